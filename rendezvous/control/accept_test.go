@@ -27,7 +27,7 @@ func (f *failing) Accept() (net.Conn, error) {
 // TestOpenStreamsOutliveTheListener checks that they do, because the others learn
 // over them why the job ends.
 func TestOpenStreamsOutliveTheListener(t *testing.T) {
-	noLeak(t)
+	checkLeaks(t)
 	a := start(t, shortTimes())
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

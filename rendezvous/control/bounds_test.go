@@ -10,7 +10,7 @@ import (
 
 // TestSlowReader checks that a peer that takes nothing ends its own stream only.
 func TestSlowReader(t *testing.T) {
-	noLeak(t)
+	checkLeaks(t)
 	opts := shortTimes()
 	opts.Silence = time.Minute // so that the full queue ends the stream
 	a, b := start(t, opts), start(t, opts)
@@ -51,7 +51,7 @@ func TestStuckReader(t *testing.T) {
 
 // TestTooLarge checks that a message over the limit ends its stream, with the reason.
 func TestTooLarge(t *testing.T) {
-	noLeak(t)
+	checkLeaks(t)
 	a, b := start(t, shortTimes()), start(t, shortTimes())
 	at, in := pair(a, b, b.addr, "hi")
 	a.p.Send(at, rendezvous.Message{Type: rendezvous.MsgStatus, Text: strings.Repeat("x", maxMessage+1)})

@@ -8,7 +8,7 @@ import (
 )
 
 func TestBrokenConnection(t *testing.T) {
-	noLeak(t)
+	checkLeaks(t)
 	a, b := start(t, shortTimes()), start(t, shortTimes())
 	x := newProxy(t, b.addr)
 	at, in := pair(a, b, x.addr(), "hi")
@@ -27,7 +27,7 @@ func TestBrokenConnection(t *testing.T) {
 }
 
 func TestSilence(t *testing.T) {
-	noLeak(t)
+	checkLeaks(t)
 	opts := shortTimes()
 	opts.Interval, opts.Silence = 50*time.Millisecond, 300*time.Millisecond
 	a, b := start(t, opts), start(t, opts)

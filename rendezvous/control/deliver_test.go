@@ -36,7 +36,7 @@ func (a *agent) wantAll(c rendezvous.Conn, skip int) {
 
 func TestCloseDeliversWhatWasSent(t *testing.T) {
 	t.Run("by the dialer", func(t *testing.T) {
-		noLeak(t)
+		checkLeaks(t)
 		a, b := start(t, shortTimes()), start(t, shortTimes())
 		at, in := pair(a, b, b.addr, "hi")
 		a.sendAll(at)
@@ -53,7 +53,7 @@ func TestCloseDeliversWhatWasSent(t *testing.T) {
 		}
 	})
 	t.Run("by the server", func(t *testing.T) {
-		noLeak(t)
+		checkLeaks(t)
 		a, b := start(t, shortTimes()), start(t, shortTimes())
 		at, in := pair(a, b, b.addr, "hi")
 		b.sendAll(in)
@@ -64,7 +64,7 @@ func TestCloseDeliversWhatWasSent(t *testing.T) {
 		a.wantAll(at, 0)
 	})
 	t.Run("by the dialer's end", func(t *testing.T) {
-		noLeak(t)
+		checkLeaks(t)
 		a, b := start(t, shortTimes()), start(t, shortTimes())
 		at, in := pair(a, b, b.addr, "hi")
 		a.sendAll(at)
@@ -73,7 +73,7 @@ func TestCloseDeliversWhatWasSent(t *testing.T) {
 		b.wantAll(in, 1)
 	})
 	t.Run("by the server's end", func(t *testing.T) {
-		noLeak(t)
+		checkLeaks(t)
 		a, b := start(t, shortTimes()), start(t, shortTimes())
 		at, in := pair(a, b, b.addr, "hi")
 		b.sendAll(in)
@@ -95,7 +95,7 @@ func TestDialContextEndsOnlyTheAttempt(t *testing.T) {
 }
 
 func TestManyStreams(t *testing.T) {
-	noLeak(t)
+	checkLeaks(t)
 	const n = 64
 	b := start(t, shortTimes())
 	var as []*agent

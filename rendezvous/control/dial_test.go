@@ -16,7 +16,7 @@ import (
 )
 
 func TestDialFails(t *testing.T) {
-	noLeak(t)
+	checkLeaks(t)
 	web := &http.Server{Handler: http.NotFoundHandler(), ReadHeaderTimeout: time.Second}
 	t.Cleanup(func() { web.Close() })
 	serve := func(f func(net.Listener)) string {
@@ -78,7 +78,7 @@ func TestDialFails(t *testing.T) {
 
 // TestGarbageAtThePort checks that other programs disturb no stream.
 func TestGarbageAtThePort(t *testing.T) {
-	noLeak(t)
+	checkLeaks(t)
 	a, b := start(t, shortTimes()), start(t, shortTimes())
 	at, in := pair(a, b, b.addr, "hi")
 	noise := make([]byte, 64<<10)

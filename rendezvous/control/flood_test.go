@@ -23,7 +23,7 @@ func (a *agent) held(c rendezvous.Conn) {
 // TestFlood checks that a peer that sends more than this agent handles is not read
 // for a while. Nothing is lost, and the others do not notice.
 func TestFlood(t *testing.T) {
-	noLeak(t)
+	checkLeaks(t)
 	opts := shortTimes()
 	opts.Interval = 50 * time.Millisecond
 	a, other := start(t, opts), start(t, opts)
@@ -70,7 +70,7 @@ func TestFloodOfBytes(t *testing.T) {
 func TestEndsInAFlood(t *testing.T) {
 	for _, end := range []string{"the reader closes", "the reader ends", "the sender ends", "the connection breaks"} {
 		t.Run(end, func(t *testing.T) {
-			noLeak(t)
+			checkLeaks(t)
 			a, b := start(t, shortTimes()), start(t, shortTimes())
 			x := newProxy(t, b.addr)
 			at, in := pair(a, b, x.addr(), "hi")

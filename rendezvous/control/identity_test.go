@@ -9,7 +9,7 @@ import (
 // TestHelloProvesItsID checks that an id is proven by its own agent only, and that a
 // proof counts on its own stream only.
 func TestHelloProvesItsID(t *testing.T) {
-	noLeak(t)
+	checkLeaks(t)
 	b := start(t, shortTimes())
 	mine, other := rendezvous.NewIdentity(), rendezvous.NewIdentity()
 	var received *rendezvous.Proof

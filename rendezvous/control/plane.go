@@ -30,9 +30,9 @@ type Options struct {
 	Identity *rendezvous.Identity // of the id in this agent's hello; nil: it proves none
 
 	TLS *tls.Config // of both sides (secret.Secret.TLS); nil: streams are not protected
-	// OtherSecret, if not nil, is called when the agent at an IP address has another secret
-	// than this one, or only one of the two has any. dialed means that this agent
-	// dialed the other one, and that DialFailed follows.
+	// OtherSecret, if not nil, is called when the agent at an IP address has
+	// another secret than this agent, or when only one of the two agents has a secret.
+	// dialed means that this agent dialed the other agent, and that DialFailed follows.
 	OtherSecret func(ip string, dialed bool)
 	// ForeignTLS, if not nil, is called when something at an IP address that is not an
 	// agent speaks TLS to this agent, which has no secret.
@@ -278,6 +278,6 @@ func (p *Plane) beat(now time.Time) {
 func (p *Plane) wasStopped(now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	late := !p.lastBeat.IsZero() && now.Sub(p.lastBeat) >= 2*p.opts.Interval
-	return !p.ended && (late || !p.lateBeat.IsZero() && now.Sub(p.lateBeat) < p.opts.Interval)
+	beatIsLate := !p.lastBeat.IsZero() && now.Sub(p.lastBeat) >= 2*p.opts.Interval
+	return !p.ended && (beatIsLate || !p.lateBeat.IsZero() && now.Sub(p.lateBeat) < p.opts.Interval)
 }

@@ -4,13 +4,12 @@ import (
 	"context"
 	"fmt"
 	"net"
-	"runtime"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/gorun/gorun/internal/leaktest"
 	"github.com/gorun/gorun/rendezvous"
 )
 
@@ -166,24 +165,8 @@ func (a *agent) check() {
 	}
 }
 
-// noLeak fails if goroutines of this module or of gRPC outlive the test.
-func noLeak(t *testing.T) {
+// checkLeaks fails if goroutines of this package or of gRPC outlive the test.
+func checkLeaks(t *testing.T) {
 	t.Helper()
-	t.Cleanup(func() {
-		var left string
-		for end := time.Now().Add(5 * time.Second); time.Now().Before(end); <-time.After(10 * time.Millisecond) {
-			buf := make([]byte, 1<<20)
-			buf = buf[:runtime.Stack(buf, true)]
-			left = ""
-			for g := range strings.SplitSeq(string(buf), "\n\n") {
-				if (strings.Contains(g, "rendezvous/control.(") || strings.Contains(g, "grpc")) && !strings.Contains(g, "testing.(*T).Run") && !strings.Contains(g, "noLeak") {
-					left += g + "\n\n"
-				}
-			}
-			if left == "" {
-				return
-			}
-		}
-		t.Errorf("goroutines are left:\n%.4000s", left)
-	})
+	leaktest.Check(t, "rendezvous/control.(", "grpc")
 }

@@ -31,8 +31,8 @@ func tlsOf(t *testing.T, text string) *tls.Config {
 }
 
 const (
-	ours   = "the secret of this job"
-	theirs = "the secret of that job"
+	jobSecret       = "the secret of this job"
+	otherSecretText = "the secret of that job"
 )
 
 // others collects the calls of Options.OtherSecret.
@@ -61,9 +61,9 @@ func startWith(t *testing.T, text string) (*agent, *others) {
 }
 
 func TestSameSecret(t *testing.T) {
-	noLeak(t)
-	a, atA := startWith(t, ours)
-	b, atB := startWith(t, ours)
+	checkLeaks(t)
+	a, atA := startWith(t, jobSecret)
+	b, atB := startWith(t, jobSecret)
 	at, in := pair(a, b, b.addr, "hi")
 	a.sendAll(at)
 	b.sendAll(in)
@@ -79,10 +79,10 @@ func TestSameSecret(t *testing.T) {
 // on.
 func TestOtherSecret(t *testing.T) {
 	for name, c := range map[string]struct{ server, client string }{
-		"different": {ours, theirs}, "client has none": {ours, ""}, "server has none": {"", ours},
+		"different": {jobSecret, otherSecretText}, "client has none": {jobSecret, ""}, "server has none": {"", jobSecret},
 	} {
 		t.Run(name, func(t *testing.T) {
-			noLeak(t)
+			checkLeaks(t)
 			srv, atServer := startWith(t, c.server)
 			cli, atClient := startWith(t, c.client)
 			for range 5 {
@@ -112,9 +112,9 @@ func TestOtherSecret(t *testing.T) {
 // gets nothing out of a server with a secret, does not count as an agent with another
 // secret, and disturbs no stream.
 func TestOtherClientsAtTLS(t *testing.T) {
-	noLeak(t)
-	a, _ := startWith(t, ours)
-	b, atB := startWith(t, ours)
+	checkLeaks(t)
+	a, _ := startWith(t, jobSecret)
+	b, atB := startWith(t, jobSecret)
 	at, in := pair(a, b, b.addr, "hi")
 	for i, junk := range []string{"", "GET / HTTP/1.1\r\n\r\n", "\x16", "\x16\x03\x01\x02\x00\x01", "\x15\x03\x03\x00\x02\x02\x28", strings.Repeat("\x00", 1<<16), strings.Repeat("\x16\x03\x01", 1<<14)} {
 		c, err := net.Dial("tcp", b.addr)
@@ -139,7 +139,7 @@ func TestOtherClientsAtTLS(t *testing.T) {
 // TestAnotherServer checks that an agent with a secret does not take a web server,
 // TLS or not, or a silent port for an agent.
 func TestAnotherServer(t *testing.T) {
-	noLeak(t)
+	checkLeaks(t)
 	for name, c := range map[string]struct{ say, text string }{
 		"web": {"HTTP/1.1 400 Bad Request\r\n\r\n", "another program"}, "silent": {"", "no gorun answered"},
 	} {
@@ -160,7 +160,7 @@ func TestAnotherServer(t *testing.T) {
 				}
 			}()
 			opts := shortTimes()
-			opts.TLS, opts.Dial = tlsOf(t, ours), 500*time.Millisecond
+			opts.TLS, opts.Dial = tlsOf(t, jobSecret), 500*time.Millisecond
 			a := start(t, opts)
 			a.p.Dial(t.Context(), l.Addr().String())
 			if e := await[rendezvous.DialFailed](a, nil); !strings.Contains(e.Text, c.text) {
@@ -173,7 +173,7 @@ func TestAnotherServer(t *testing.T) {
 // TestTLSWithoutASecret checks that a program that speaks TLS to an agent without a
 // secret does not count as an agent with another secret.
 func TestTLSWithoutASecret(t *testing.T) {
-	noLeak(t)
+	checkLeaks(t)
 	seen, secrets := &others{}, &others{}
 	opts := shortTimes()
 	opts.OtherSecret, opts.ForeignTLS = secrets.add, func(ip string) { seen.add(ip, false) }

@@ -40,7 +40,7 @@ func (s *Share) newListener() *listener {
 // GRPC returns the listener of connections that open with HTTP/2's preface or as TLS.
 func (s *Share) GRPC() net.Listener { return s.grpc }
 
-// Others returns a fresh listener for all other connections and closes the one that
+// Others returns a fresh listener for all other connections and closes the listener that
 // it returned before. A connection that comes while it is closed is closed too.
 func (s *Share) Others() net.Listener {
 	s.mu.Lock()

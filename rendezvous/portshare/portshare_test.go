@@ -6,12 +6,13 @@ import (
 	"errors"
 	"io"
 	"net"
-	"runtime"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/gorun/gorun/internal/leaktest"
 )
 
 const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
@@ -19,7 +20,7 @@ const preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 // serve shares a loopback port until the test ends.
 func serve(t *testing.T) (s *Share, stop func()) {
 	t.Helper()
-	t.Cleanup(func() { noLeak(t) })
+	leaktest.Check(t, "portshare.(")
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -41,19 +42,6 @@ func serve(t *testing.T) (s *Share, stop func()) {
 	})
 	t.Cleanup(stop)
 	return s, stop
-}
-
-func noLeak(t *testing.T) {
-	t.Helper()
-	var stacks string
-	for end := time.Now().Add(5 * time.Second); time.Now().Before(end); <-time.After(time.Millisecond) {
-		buf := make([]byte, 1<<20)
-		stacks = string(buf[:runtime.Stack(buf, true)])
-		if !strings.Contains(stacks, "portshare.(") {
-			return
-		}
-	}
-	t.Errorf("goroutines are left:\n%s", stacks)
 }
 
 func dial(t *testing.T, s *Share, say string) net.Conn {
