@@ -21,7 +21,7 @@ func TestLimiterPassesOneLineASecond(t *testing.T) {
 			lines = append(lines, line)
 		})
 		// lateAfter returns the lines that were held back and printed until d has passed.
-		lateAfter := func(d time.Duration) []string {
+		linesAfter := func(d time.Duration) []string {
 			time.Sleep(d)
 			synctest.Wait()
 			mu.Lock()
@@ -37,11 +37,11 @@ func TestLimiterPassesOneLineASecond(t *testing.T) {
 		if !s.admit("", "lost") || !s.admit("came", "came") {
 			t.Error("another kind waits")
 		}
-		late := lateAfter(5*limiterEvery + limiterEvery/2)
+		late := linesAfter(5*limiterEvery + limiterEvery/2)
 		if now != 1 || len(late) != 5 || late[0] != "refused 1" {
 			t.Errorf("%d at once, %q within five seconds", now, late)
 		}
-		late = lateAfter(limiterHeld * limiterEvery)
+		late = linesAfter(limiterHeld * limiterEvery)
 		if last := late[len(late)-1]; len(late) != limiterHeld || last != "refused 16 (and 283 more like that)" {
 			t.Errorf("%q", late)
 		}
@@ -52,7 +52,7 @@ func TestLimiterPassesOneLineASecond(t *testing.T) {
 		if rest := s.end(); len(rest) != 1 || rest[0] != "two" {
 			t.Errorf("at the end: %q", rest)
 		}
-		if late = lateAfter(2 * limiterEvery); len(late) != limiterHeld {
+		if late = linesAfter(2 * limiterEvery); len(late) != limiterHeld {
 			t.Errorf("after the end: %q", late[limiterHeld:])
 		}
 	})

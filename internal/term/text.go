@@ -149,6 +149,14 @@ func Cut(s string, n int) string {
 	return Truncate(s, n) + "..."
 }
 
+// Shorten returns at most n characters of s, with "…" behind them if a part is missing.
+func Shorten(s string, n int) string {
+	if utf8.RuneCountInString(s) <= n {
+		return s
+	}
+	return string([]rune(s)[:n]) + "…"
+}
+
 // maxLine is the largest number of characters that OneLine returns.
 const maxLine = 500
 

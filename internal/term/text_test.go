@@ -50,6 +50,8 @@ func TestFunctionsOnText(t *testing.T) {
 		{"Truncate of bytes that are no text", Truncate("\x80\x80\x80", 2), ""},
 		{"Cut leaves short text", Cut("abc", 3), "abc"},
 		{"Cut says so", Cut("abcd", 3), "abc..."},
+		{"Shorten leaves short text", Shorten("éé", 2), "éé"},
+		{"Shorten counts characters", Shorten("ééé", 2), "éé…"},
 		{"Command", Command("echo", "a b", "", "it's", "x=1"), `echo 'a b' '' 'it'\''s' x=1`},
 	} {
 		if c.got != c.want {

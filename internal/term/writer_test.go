@@ -18,7 +18,7 @@ func TestWriterDoesNotWait(t *testing.T) {
 	go p.run()
 	line := []byte(strings.Repeat("x", 1023) + "\n")
 	begun := time.Now()
-	for range 4 * writerQueue { // 4 MiB into a pipe that nobody reads
+	for range 4 * writerQueue { // 4 MiB into a pipe without a reader
 		p.Write(line)
 	}
 	if took := time.Since(begun); took > closeLimit {

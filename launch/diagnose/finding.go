@@ -56,14 +56,11 @@ const (
 func plainText(p []byte) string {
 	s := strings.ToValidUTF8(string(p[:min(len(p), 4*maxText)]), "")
 	s = strings.ReplaceAll(term.Plain(s), "\t", " ")
-	if r := []rune(s); len(r) > maxText {
-		s = string(r[:maxText]) + "…"
-	}
-	return strings.TrimSpace(s)
+	return strings.TrimSpace(term.Shorten(s, maxText))
 }
 
-// shownEvent returns the event whose line the finding shows: the first, or one that
-// soon follows it and has the row's Quote.
+// shownEvent returns the event whose line the finding shows: the first, or an
+// event that soon follows it and has the row's Quote.
 func (h *hypothesis) shownEvent() *event {
 	if h.row.Quote != "" {
 		const report = 200 // lines

@@ -18,7 +18,7 @@ type Ending struct {
 	Node       rendezvous.NodeID // of this agent
 	ErrorFile  string            // TORCHELASTIC_ERROR_FILE in gorun's environment; "": none
 	Findings   json.RawMessage   // findings of the preflight that ended the job
-	Brief      bool              // another agent prints the report, and this one a line
+	Brief      bool              // another agent prints the report, and this agent prints one line
 	NoFiles    bool              // another agent of this machine writes the files
 	Shared     bool              // agents of several nodes share this terminal
 	BuildShown bool              // the terminal already shows the compiler's output

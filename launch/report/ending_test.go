@@ -52,7 +52,7 @@ func TestEachEndIsReportedOnce(t *testing.T) {
 		"succeeded":   {nil, false, Succeeded, 0, false},
 		"checked":     {nil, true, Succeeded, 0, false},
 		"refused":     {&rendezvous.Cause{Kind: rendezvous.KindPreflight}, true, Refused, 0, false},
-		"not met":     {&rendezvous.Cause{Kind: rendezvous.KindRendezvous, Message: "nobody came"}, false, Rendezvous, 1, false},
+		"not met":     {&rendezvous.Cause{Kind: rendezvous.KindRendezvous, Message: "no node came"}, false, Rendezvous, 1, false},
 		"stopped":     {&rendezvous.Cause{Kind: rendezvous.KindStopped, Signal: syscall.SIGTERM}, false, Stopped, 1, false},
 		"aborted":     {&rendezvous.Cause{Kind: rendezvous.KindAborted, Message: "enough"}, false, Stopped, 1, false},
 		"failed":      {&rendezvous.Cause{Kind: rendezvous.KindExit, Rank: 1, ExitCode: 3}, false, Failed, 0, true},

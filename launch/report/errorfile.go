@@ -95,11 +95,11 @@ func parseErrorFile(b []byte) (ErrorFile, error) {
 	case isObject(file.Message):
 		return parseObject(file.Message), nil
 	case len(file.Message) > 0 && file.Message[0] == '"':
-		return ErrorFile{Message: cut(textOf(file.Message)), Time: timeOf(file.Timestamp)}, nil
+		return ErrorFile{Message: shortMessage(textOf(file.Message)), Time: timeOf(file.Timestamp)}, nil
 	default:
 		var line bytes.Buffer
 		json.Compact(&line, b) // b is valid, because Unmarshal has read it
-		return ErrorFile{Message: cut(line.String()), Time: timeOf(file.Timestamp)}, nil
+		return ErrorFile{Message: shortMessage(line.String()), Time: timeOf(file.Timestamp)}, nil
 	}
 }
 
@@ -116,7 +116,7 @@ func parseObject(b json.RawMessage) ErrorFile {
 	// field then stays empty.
 	_ = json.Unmarshal(b, &m)
 	_ = json.Unmarshal(m.ExtraInfo, &extra)
-	return ErrorFile{Message: cut(textOf(m.Message)), Traceback: textOf(extra.Callstack), Time: timeOf(extra.Timestamp)}
+	return ErrorFile{Message: shortMessage(textOf(m.Message)), Traceback: textOf(extra.Callstack), Time: timeOf(extra.Timestamp)}
 }
 
 // describeJSONError returns the reason why b is not a JSON object.
@@ -136,7 +136,7 @@ func parseBeginning(b []byte) ErrorFile {
 	if e, err := parseErrorFile(closeJSON(b)); err == nil {
 		return e
 	}
-	return ErrorFile{Message: cut(strings.ToValidUTF8(string(b), string(utf8.RuneError)))}
+	return ErrorFile{Message: shortMessage(strings.ToValidUTF8(string(b), string(utf8.RuneError)))}
 }
 
 // closeJSON closes the strings, objects and lists that are open at the end of b,
@@ -192,8 +192,8 @@ func timeOf(b json.RawMessage) time.Time {
 	return time.Unix(int64(seconds), 0)
 }
 
-// cut returns at most maxMessage bytes of a message, in whole characters.
-func cut(s string) string {
+// shortMessage returns at most maxMessage bytes of a message, in whole characters.
+func shortMessage(s string) string {
 	if len(s) <= maxMessage {
 		return s
 	}

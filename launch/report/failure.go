@@ -142,7 +142,7 @@ func plainLines(lines []string) string {
 		lines = lines[more:]
 	}
 	for _, line := range lines {
-		out = append(out, shorten(term.Plain(line), maxMessage))
+		out = append(out, term.Shorten(term.Plain(line), maxMessage))
 	}
 	return strings.Join(out, "\n")
 }

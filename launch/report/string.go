@@ -2,7 +2,6 @@ package report
 
 import (
 	"strings"
-	"unicode/utf8"
 
 	"github.com/gorun/gorun/internal/term"
 )
@@ -10,14 +9,6 @@ import (
 // oneLine returns s on one line and without escapes.
 func oneLine(s string) string {
 	return term.Plain(strings.ReplaceAll(strings.TrimSpace(s), "\n", " "))
-}
-
-// shorten cuts s to n characters.
-func shorten(s string, n int) string {
-	if utf8.RuneCountInString(s) <= n {
-		return s
-	}
-	return string([]rune(s)[:n]) + "…"
 }
 
 // orNA returns torchrun's word for an empty value.

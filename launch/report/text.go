@@ -8,6 +8,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/gorun/gorun/internal/term"
 	"github.com/gorun/gorun/launch/diagnose"
 	"github.com/gorun/gorun/rendezvous"
 )
@@ -88,8 +89,8 @@ func explanationLines(found []diagnose.Finding) []string {
 		return nil
 	}
 	return []string{
-		"  likely cause: " + shorten(oneLine(found[0].OneLine()), maxSummary),
-		"  fix: " + shorten(oneLine(found[0].Fix), maxSummary),
+		"  likely cause: " + term.Shorten(oneLine(found[0].OneLine()), maxSummary),
+		"  fix: " + term.Shorten(oneLine(found[0].Fix), maxSummary),
 	}
 }
 
@@ -101,7 +102,7 @@ func summary(in TextInput, others []rendezvous.Cause) string {
 			consequences++
 		}
 	}
-	line := "gorun: " + shorten(oneLine(in.Cause.Line()), maxSummary)
+	line := "gorun: " + term.Shorten(oneLine(in.Cause.Line()), maxSummary)
 	switch {
 	case len(others) == 0:
 	case consequences == 0:
