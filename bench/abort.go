@@ -28,13 +28,13 @@ func abort(bound time.Duration) []scenario {
 	var all []scenario
 	for _, s := range []shape{{nodes: 4, perNode: 2}, {nodes: 1, perNode: 8}} {
 		for _, f := range []fault{{"exit 3", unix.SIGUSR1}, {"SIGKILL", unix.SIGKILL}} {
-			victim := 0 // every worker has its turn, whichever peer runs
+			target := 0 // every worker has its turn, whichever peer runs
 			all = append(all, scenario{
 				measure: "abort", name: fmt.Sprintf("%v, %s", s, f.name),
 				only: []string{nameGorun, "torchrun", "mpirun", "hydra", "srun -K"},
 				run: func(ctx context.Context, l *lab, p *peer) ([]reading, error) {
-					victim++
-					return killWorker(ctx, l, p, workerKill{s, f, victim, bound})
+					target++
+					return killWorker(ctx, l, p, workerKill{s, f, target, bound})
 				},
 			})
 		}
@@ -61,17 +61,17 @@ func killWorker(ctx context.Context, l *lab, p *peer, a workerKill) (_ []reading
 	}
 	defer t.deaths.close()
 
-	victim := a.victim % len(t.pids)
+	target := a.victim % len(t.pids)
 	wait := t.deaths.watch(a.bound)
-	if err := unix.Kill(t.pids[victim], a.fault.signal); err != nil {
-		return nil, errors.Join(fmt.Errorf("cannot kill worker %d: %w", t.pids[victim], err), wait())
+	if err := unix.Kill(t.pids[target], a.fault.signal); err != nil {
+		return nil, errors.Join(fmt.Errorf("cannot kill worker %d: %w", t.pids[target], err), wait())
 	}
 	if err := wait(); err != nil {
 		return nil, err
 	}
-	begin := t.deaths.when[victim]
+	begin := t.deaths.when[target]
 	if begin == 0 {
-		return nil, fmt.Errorf("worker %d does not die by %s", t.pids[victim], a.fault.name)
+		return nil, fmt.Errorf("worker %d does not die by %s", t.pids[target], a.fault.name)
 	}
 
 	note := "launcher still runs"
@@ -80,12 +80,12 @@ func killWorker(ctx context.Context, l *lab, p *peer, a workerKill) (_ []reading
 	}
 	all := []reading{{
 		metric: "same node", unit: "ms", note: note,
-		value: t.last(begin, func(i int) bool { return i != victim && t.nodes[i] == t.nodes[victim] }),
+		value: t.last(begin, func(i int) bool { return i != target && t.nodes[i] == t.nodes[target] }),
 	}}
 	if a.shape.nodes > 1 {
 		all = append(all, reading{
 			metric: "other nodes", unit: "ms", note: note,
-			value: t.last(begin, func(i int) bool { return t.nodes[i] != t.nodes[victim] }),
+			value: t.last(begin, func(i int) bool { return t.nodes[i] != t.nodes[target] }),
 		})
 	}
 	return all, nil

@@ -22,12 +22,12 @@ func agentKill(bound time.Duration) []scenario {
 			name = "keeper"
 			only = []string{nameGorun} // the others have no second process a node
 		}
-		victim := 0
+		target := 0
 		all = append(all, scenario{
 			measure: "agentkill", name: name, only: only,
 			run: func(ctx context.Context, l *lab, p *peer) ([]reading, error) {
-				victim++
-				return killAgent(ctx, l, p, s, agentFault{victim, keeper, bound})
+				target++
+				return killAgent(ctx, l, p, s, agentFault{target, keeper, bound})
 			},
 		})
 	}

@@ -23,12 +23,12 @@ func spares() []scenario {
 		if coordinator {
 			name = "the coordinator is lost"
 		}
-		victim := 0
+		target := 0
 		all = append(all, scenario{
 			measure: "spare", name: name, only: []string{nameGorun, nameEtcd},
 			run: func(ctx context.Context, l *lab, p *peer) ([]reading, error) {
-				victim++
-				return replaceNode(ctx, l, p, s, coordinator, victim)
+				target++
+				return replaceNode(ctx, l, p, s, coordinator, target)
 			},
 		})
 	}
@@ -44,7 +44,7 @@ type jobStatus struct {
 	} `json:"nodes"`
 }
 
-func replaceNode(ctx context.Context, l *lab, p *peer, s shape, coordinator bool, victim int) (_ []reading, err error) {
+func replaceNode(ctx context.Context, l *lab, p *peer, s shape, coordinator bool, target int) (_ []reading, err error) {
 	j, err := startJob(l, p, s, nil)
 	if err != nil {
 		return nil, err
@@ -68,7 +68,7 @@ func replaceNode(ctx context.Context, l *lab, p *peer, s shape, coordinator bool
 	if len(lost) == 0 {
 		return nil, fmt.Errorf("no node to lose in %+v", st)
 	}
-	node := st.Nodes[lost[victim%len(lost)]]
+	node := st.Nodes[lost[target%len(lost)]]
 	begin := monotonic()
 	for _, pid := range []int{node.PID, node.Keeper} {
 		if err := unix.Kill(pid, unix.SIGKILL); err != nil {

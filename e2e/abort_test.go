@@ -103,8 +103,8 @@ func reachable(t testing.TB, bin string) string {
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	name := filepath.Join(dir, "gorun")
-	// Another process copies it, because a child that this one starts at the same time
-	// would hold the file open for writing, and then it cannot be executed.
+	// Another process copies it, because a child that this process starts at the same
+	// time would hold the file open for writing, and then it cannot be executed.
 	err = exec.Command("cp", bin, name).Run()
 	if err = errors.Join(err, os.Chmod(name, 0o755), os.Chmod(dir, 0o755)); err != nil {
 		t.Fatal(err)

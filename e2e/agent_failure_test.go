@@ -37,7 +37,7 @@ func TestAgentCannotGoOn(t *testing.T) {
 			for _, a := range agents {
 				stderr := strings.Contains(a.err.String(), "cannot open a store for the next round")
 				if stderr != (restarts > 0) {
-					t.Errorf("%s tells of the store: %v", a.name, stderr)
+					t.Errorf("%s names the store: %v", a.name, stderr)
 				}
 			}
 		})

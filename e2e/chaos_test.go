@@ -144,7 +144,7 @@ func (a *chaosJob) checkEnd() {
 		}
 	}
 	if gap := a.longestPause(); gap > time.Second { // then nodes may have lost each other without a cut
-		a.Logf("this machine stood still for %v: who tells what is not compared", gap)
+		a.Logf("this machine stood still for %v: the causes of the nodes are not compared", gap)
 		return
 	}
 	for _, same := range a.groupByJob() {

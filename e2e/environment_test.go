@@ -404,7 +404,7 @@ func TestNoCodeFromOtherNodesWithoutSecret(t *testing.T) {
 				t.Errorf("the other node's worker: PYTHONPATH=%q, PYTHONSAFEPATH=%q, SEED=%q", target["PYTHONPATH"], target["PYTHONSAFEPATH"], target["SEED"])
 			}
 			if own := j.environ(0); own["PYTHONPATH"] != "/stranger" {
-				t.Errorf("who asks gets it: PYTHONPATH=%q", own["PYTHONPATH"])
+				t.Errorf("the node that requests PYTHONPATH gets it: PYTHONPATH=%q", own["PYTHONPATH"])
 			}
 			stderr := agents[0].err.String() + agents[1].err.String()
 			if got := strings.Contains(stderr, "-x PYTHONPATH of "); got == trusted {

@@ -14,10 +14,10 @@ func TestEvidenceOfAStoppedWorkerIsReported(t *testing.T) {
 	agents := j.nodes(2, sh(`
 		if [ $RANK = 1 ]; then
 			echo 'n2:42:43 [0] init.cc:904 NCCL WARN Duplicate GPU detected : rank 0 and rank 1 both on CUDA device 1a000' >&2
-			touch $E2E_DIR/told
+			touch $E2E_DIR/reported
 			exec sleep 100
 		fi
-		until [ -e $E2E_DIR/told ]; do sleep 0.01; done
+		until [ -e $E2E_DIR/reported ]; do sleep 0.01; done
 		sleep 0.2
 		echo 'n1:41:44 [0] proxy.cc:1458 NCCL WARN [Service thread] Accept failed Resource temporarily unavailable' >&2
 		exit 3`)...)

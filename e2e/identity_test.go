@@ -37,7 +37,7 @@ func (j *job) members(n int) (peers []rendezvous.Peer) {
 		}
 	})
 	if len(peers) != n {
-		j.Fatalf("gossip tells of %v, not of %d members", peers, n)
+		j.Fatalf("gossip lists %v, not %d members", peers, n)
 	}
 	return peers
 }

@@ -31,7 +31,7 @@ func TestIncidentVersions(t *testing.T) {
 }
 
 // backup returns the interfaces of two nodes. NCCL takes the first interface of each; on
-// the second node this one leads only to the backup server. The nodes meet by the
+// the second node that interface leads only to the backup server. The nodes meet by the
 // addresses in 10.37.8.0/24.
 func backup() [][]nic {
 	return [][]nic{

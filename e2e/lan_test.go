@@ -76,7 +76,7 @@ func (l *lan) ip(host int, args string) {
 	l.do(append([]string{"ip", "-n", l.host(host)}, strings.Fields(args)...)...)
 }
 
-// cut drops every packet from and to a host. No one is notified: links stay up, and no
+// cut drops every packet from and to a host. Links stay up, and no
 // connection is refused.
 func (l *lan) cut(host int) time.Time {
 	l.Helper()

@@ -63,9 +63,9 @@ func (f *fleet) setenv(env ...string) {
 }
 
 // firewall sets what a machine does to connections that arrive at eth0.
-func (f *fleet) firewall(host int, verdict string) {
+func (f *fleet) firewall(host int, action string) {
 	f.Helper()
-	f.nft(host, "table inet e2e { chain in { type filter hook input priority 0; iifname \"eth0\" meta l4proto tcp tcp flags & (syn|ack) == syn "+verdict+"; }; }")
+	f.nft(host, "table inet e2e { chain in { type filter hook input priority 0; iifname \"eth0\" meta l4proto tcp tcp flags & (syn|ack) == syn "+action+"; }; }")
 }
 
 func TestPreflightNetwork(t *testing.T) {

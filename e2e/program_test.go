@@ -131,7 +131,7 @@ func TestProgramMissingOnLocalNodes(t *testing.T) {
 	j.wantExit(shortWait, 2, a)
 	j.wantCause(j.agents, "no such program: ./e2e-no-such-program")
 	if n := strings.Count(a.err.String(), "no such program"); n > 2 {
-		t.Errorf("told %d times", n)
+		t.Errorf("printed %d times", n)
 	}
 }
 

@@ -36,8 +36,8 @@ func TestReportWithoutJob(t *testing.T) {
 			cmd := j.command(append([]string{"--report", file}, c.args...)...)
 			if name == "in a folder gone" {
 				// PWD would still name the folder.
-				gone := []string{"/bin/sh", "-c", `mkdir "$E2E_DIR/gone" && cd "$E2E_DIR/gone" && rmdir "$E2E_DIR/gone" && unset PWD && exec "$@"`, "sh"}
-				cmd.Path, cmd.Args = "/bin/sh", append(gone, cmd.Args...)
+				inRemovedFolder := []string{"/bin/sh", "-c", `mkdir "$E2E_DIR/gone" && cd "$E2E_DIR/gone" && rmdir "$E2E_DIR/gone" && unset PWD && exec "$@"`, "sh"}
+				cmd.Path, cmd.Args = "/bin/sh", append(inRemovedFolder, cmd.Args...)
 			}
 			a := j.launch("bad", cmd)
 			j.wantExit(shortWait, c.code, a)

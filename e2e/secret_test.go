@@ -65,7 +65,7 @@ func TestSecret(t *testing.T) {
 			shown, _ := os.ReadFile(report)
 			for _, a := range agents {
 				if all := a.out.String() + a.err.String() + string(shown); strings.Contains(all, jobSecret) {
-					t.Errorf("%s tells the secret: %s", a.name, all)
+					t.Errorf("%s shows the secret: %s", a.name, all)
 				}
 				if strings.Contains(a.err.String(), "secret") {
 					t.Errorf("%s says: %s", a.name, a.err)
@@ -96,7 +96,7 @@ func TestSecretIsNotInEnviron(t *testing.T) {
 				}
 			}
 			if len(all) < 1+c.nodes {
-				t.Errorf("only %d processes were looked at: %v", len(all), all)
+				t.Errorf("only %d processes were read: %v", len(all), all)
 			}
 			a.signal(syscall.SIGTERM)
 			j.wantExit(longWait, 143, a)

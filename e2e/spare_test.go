@@ -124,10 +124,10 @@ func TestSpareLeaves(t *testing.T) {
 		for _, a := range agents {
 			a.waitForStdout("round 0 ", 1)
 		}
-		gone := j.node(3, "2", sh(recordRound)...)
-		gone.waitForStderr("hot spare")
-		j.kill(gone.pid())
-		j.wantExit(longWait, 137, gone)
+		inRemovedFolder := j.node(3, "2", sh(recordRound)...)
+		inRemovedFolder.waitForStderr("hot spare")
+		j.kill(inRemovedFolder.pid())
+		j.wantExit(longWait, 137, inRemovedFolder)
 		spare := j.node(4, "2", sh(recordRound)...)
 		spare.waitForStderr("hot spare")
 		j.kill(agents[0].pid())

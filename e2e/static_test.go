@@ -136,9 +136,9 @@ func TestStaticSameNodeRank(t *testing.T) {
 // On one node the address that the user gave is the store's, if it can be.
 func TestMasterOfOneNode(t *testing.T) {
 	t.Parallel()
-	const away = "192.0.2.77" // TEST-NET-1: no machine has it
+	const unusedAddr = "192.0.2.77" // TEST-NET-1: no machine has it
 	for _, flags := range []string{"", "--rdzv-backend=static", "--standalone"} {
-		for addr, want := range map[string]string{"localhost": "localhost", "127.0.0.9": "127.0.0.9", away: "127.0.0.1", "no-such-host.invalid": "127.0.0.1"} {
+		for addr, want := range map[string]string{"localhost": "localhost", "127.0.0.9": "127.0.0.9", unusedAddr: "127.0.0.1", "no-such-host.invalid": "127.0.0.1"} {
 			t.Run(flags+addr, func(t *testing.T) {
 				t.Parallel()
 				j := newJob(t, strings.Fields(flags)...)

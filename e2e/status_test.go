@@ -160,7 +160,7 @@ func TestStatusWatch(t *testing.T) {
 		t.Cleanup(func() { stop.Stop() })
 	}
 	for i := range outs {
-		eventually(t, longWait, "it tells again", func() bool { return strings.Count(outs[i].String(), "\n") >= 2 })
+		eventually(t, longWait, "it is printed again", func() bool { return strings.Count(outs[i].String(), "\n") >= 2 })
 	}
 	if err := cmds[0].Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)

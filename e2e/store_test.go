@@ -30,13 +30,13 @@ func TestStoreAnswersItsJob(t *testing.T) {
 		_, at, _ := strings.Cut(agents[0].out.String(), "store ")
 		at, _, _ = strings.Cut(at, ":")
 		addr, port, _ := strings.Cut(at, " ")
-		stranger := func() string {
+		client := func() string {
 			cmd := exec.Command("ip", "netns", "exec", l.host(3), "timeout", "5", "bash", "-c", askStore)
 			cmd.Env = append(cmd.Environ(), "MASTER_ADDR="+addr, "MASTER_PORT="+port)
 			out, _ := cmd.Output()
 			return strings.TrimSpace(string(out))
 		}
-		if got := stranger(); (got == "8") != open {
+		if got := client(); (got == "8") != open {
 			t.Errorf("a stranger gets %q; open: %v", got, open)
 		}
 		if !open {
@@ -50,7 +50,7 @@ func TestStoreAnswersItsJob(t *testing.T) {
 			l.ip(3, "addr add 172.31.7.2/24 dev eth1")
 			l.ip(3, "link set eth1 up")
 			l.ip(3, "route add "+addr+"/32 via 172.31.7.1 src 172.31.7.2")
-			eventually(t, shortWait, "a container is served", func() bool { return stranger() == "8" })
+			eventually(t, shortWait, "a container is served", func() bool { return client() == "8" })
 			l.ip(3, "link del eth1")
 		}
 		j.touch("go")

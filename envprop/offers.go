@@ -104,8 +104,8 @@ type member struct {
 
 // isIncludedIn reports whether a target includes this node.
 func (m *member) isIncludedIn(t Target) bool {
-	for _, own := range m.targets {
-		if own == t {
+	for _, target := range m.targets {
+		if target == t {
 			return true
 		}
 	}

@@ -60,7 +60,7 @@ func NewRequest(o Options, env []string) (Request, error) {
 			r.Overrides = append(r.Overrides, override)
 		}
 	}
-	own := environment(env)
+	nodeEnv := environment(env)
 	named := map[string]bool{}
 	for _, arg := range o.X {
 		override, given, err := parseFlag(FromFlag, arg)
@@ -75,11 +75,11 @@ func NewRequest(o Options, env []string) (Request, error) {
 			}
 			r.add(override)
 		case override.Exact:
-			if err := r.addNodeValue(override, own, fromFiles); err != nil {
+			if err := r.addNodeValue(override, nodeEnv, fromFiles); err != nil {
 				return Request{}, err
 			}
 		default:
-			r.expand(override, own)
+			r.expand(override, nodeEnv)
 		}
 	}
 	for _, arg := range o.Unset {
@@ -123,8 +123,8 @@ func (r *Request) add(a Override) {
 }
 
 // addNodeValue adds the request of -x NAME, with this node's value.
-func (r *Request) addNodeValue(a Override, own map[string]string, fromFiles map[string]envLine) error {
-	text, ok := own[a.Name]
+func (r *Request) addNodeValue(a Override, nodeEnv map[string]string, fromFiles map[string]envLine) error {
+	text, ok := nodeEnv[a.Name]
 	if !ok {
 		l, in := fromFiles[a.Name]
 		if !in {
@@ -143,30 +143,30 @@ func (r *Request) addNodeValue(a Override, own map[string]string, fromFiles map[
 }
 
 // expand adds the requests of -x with a pattern.
-func (r *Request) expand(a Override, own map[string]string) {
-	var left []string
+func (r *Request) expand(a Override, nodeEnv map[string]string) {
+	var unsent []string
 	found := false
-	for _, name := range names(own) {
-		if !matches(a.Name, name) || checkName(name) != nil || checkValue(name, own[name]) != nil {
+	for _, name := range names(nodeEnv) {
+		if !matches(a.Name, name) || checkName(name) != nil || checkValue(name, nodeEnv[name]) != nil {
 			continue
 		}
 		found = true
 		v, governed := ncclenv.Governed(name)
-		if ncclenv.HasCredential(name, own[name]) || ncclenv.Credential(name) || governed && (v.Scope == ncclenv.Never || v.Scope == ncclenv.Rank) {
-			left = append(left, name)
+		if ncclenv.HasCredential(name, nodeEnv[name]) || ncclenv.Credential(name) || governed && (v.Scope == ncclenv.Never || v.Scope == ncclenv.Rank) {
+			unsent = append(unsent, name)
 			continue
 		}
 		one := a
-		one.Name, one.Value = name, NewValue(name, own[name])
+		one.Name, one.Value = name, NewValue(name, nodeEnv[name])
 		r.Overrides = append(r.Overrides, one)
 	}
-	switch n := len(left); {
+	switch n := len(unsent); {
 	case !found:
 		r.note("%s: no variable of this node matches", a.At)
 	case n > 8:
-		r.note("%s does not send %s and %d more: to send one of them, write its full name", a.At, strings.Join(left[:8], ", "), n-8)
+		r.note("%s does not send %s and %d more: to send one of them, write its full name", a.At, strings.Join(unsent[:8], ", "), n-8)
 	case n > 0:
-		r.note("%s does not send %s: to send one of them, write its full name", a.At, strings.Join(left, ", "))
+		r.note("%s does not send %s: to send one of them, write its full name", a.At, strings.Join(unsent, ", "))
 	}
 }
 

@@ -100,16 +100,16 @@ const UntrustedReason = "it could run code there, and the nodes have no secret; 
 // proven no secret to it. Of the variables that make programs run or load code, the
 // node takes only what its own user requested. own is the assignment that the node would
 // decide alone. left lists the values that it does not take.
-func (a Assignment) FilterUntrusted(own Assignment) (safe Assignment, left []Setting) {
+func (a Assignment) FilterUntrusted(local Assignment) (safe Assignment, refused []Setting) {
 	for _, s := range a.Set {
 		switch {
-		case !ncclenv.RunsCodeWith(s.Name, s.Value.Reveal()) && !own.setsCode(s.Name):
+		case !ncclenv.RunsCodeWith(s.Name, s.Value.Reveal()) && !local.setsCode(s.Name):
 			safe.Set = append(safe.Set, s)
-		case !own.hasSetting(s):
-			left = append(left, s)
+		case !local.hasSetting(s):
+			refused = append(refused, s)
 		}
 	}
-	for _, s := range own.Set {
+	for _, s := range local.Set {
 		if ncclenv.RunsCode(s.Name) {
 			safe.Set = append(safe.Set, s)
 		}
@@ -119,13 +119,13 @@ func (a Assignment) FilterUntrusted(own Assignment) (safe Assignment, left []Set
 			safe.Unset = append(safe.Unset, r)
 		}
 	}
-	for _, r := range own.Unset {
+	for _, r := range local.Unset {
 		if isPattern(r.Name) || ncclenv.RunsCode(r.Name) {
 			safe.Unset = append(safe.Unset, r)
 		}
 	}
 	slices.SortStableFunc(safe.Set, func(x, y Setting) int { return strings.Compare(x.Name, y.Name) })
-	return safe, left
+	return safe, refused
 }
 
 // mustAgree reports whether all nodes get the first node's value of a variable, or

@@ -98,29 +98,29 @@ func (u *unifier) decide(name string, d *Decision) *Difference {
 	v, _ := ncclenv.Governed(name)
 	agree := mustAgree(name)
 	before, after := make([]state, len(u.members)), make([]state, len(u.members))
-	asked := 0
+	requests := 0
 	for i := range u.members {
 		m := &u.members[i]
-		own := m.report.stateOf(name)
-		before[i], after[i] = own, own
+		nodeState := m.report.stateOf(name)
+		before[i], after[i] = nodeState, nodeState
 		a := &d.Members[i]
 		o, wanted := u.offers.winner(name, m, v.Scope)
 		chosen, offered := u.chosen(name, i)
 		switch {
 		case wanted && o.override.Kind == FromUnset:
-			asked++
-			after[i] = state{known: own.known}
+			requests++
+			after[i] = state{known: nodeState.known}
 			u.keepConfValue(name, m, &after[i])
 		case wanted:
-			asked++
-			after[i] = u.put(a, Setting{name, o.override.Value, u.source(o)}, own.known)
-		case offered && (chosen.Requested || !agree && !own.set || agree && !u.firstHas(name)):
-			after[i] = u.put(a, Setting{name, NewValue(name, chosen.Value), Source{Kind: FromGorun, Rule: chosen.Rule}}, own.known)
+			requests++
+			after[i] = u.put(a, Setting{name, o.override.Value, u.source(o)}, nodeState.known)
+		case offered && (chosen.Requested || !agree && !nodeState.set || agree && !u.firstHas(name)):
+			after[i] = u.put(a, Setting{name, NewValue(name, chosen.Value), Source{Kind: FromGorun, Rule: chosen.Rule}}, nodeState.known)
 		case agree:
 			u.assignFirst(name, m, a, &after[i])
 		}
 	}
-	return u.difference(v, name, asked, before, after)
+	return u.difference(v, name, requests, before, after)
 }
 
 // firstHas reports whether the first node has a value of its own.

@@ -77,7 +77,7 @@ func Run(ctx context.Context, opts Options) (code int, err error) {
 	prefix := "gorun"
 	if opts.Local != nil {
 		prefix = "gorun[" + opts.Local.Addr + "]"
-	} else if opts.quiet() { // all nodes print to one place
+	} else if opts.leavesJobLinesToFirst() { // all nodes print to one place
 		prefix = "gorun[" + hostName() + "]"
 	}
 	out, err := logs.NewConsole(opts.Stdout, opts.Stderr)
@@ -89,7 +89,7 @@ func Run(ctx context.Context, opts Options) (code int, err error) {
 	if opts.Local != nil { // several agents share the terminal
 		terminal = nil
 	}
-	b.console = &console.Console{Console: term.NewConsole(out.Stderr(), prefix, terminal), Quiet: opts.quiet(), Alone: !opts.shares()}
+	b.console = &console.Console{Console: term.NewConsole(out.Stderr(), prefix, terminal), Quiet: opts.leavesJobLinesToFirst(), Alone: !opts.shares()}
 	go b.console.Run()
 	defer b.console.Close()
 	for _, n := range opts.Spec.Notes {

@@ -39,7 +39,7 @@ func (a *agent) brief(o rendezvous.Outcome) bool {
 	if c := o.Cause; c != nil && c.Kind == rendezvous.KindLost && c.GroupRank == 0 && a.opts.Local == nil && a.node.NodeRank == 1 {
 		return false
 	}
-	return a.opts.quiet()
+	return a.opts.leavesJobLinesToFirst()
 }
 
 // showFindings shows why the nodes were not started, or what gorun check found.

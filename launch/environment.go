@@ -78,7 +78,7 @@ const maxRefused = 16
 
 // noteThreads prints once which value OMP_NUM_THREADS has.
 func (e *environment) noteThreads(p *workers.Plan) {
-	if e.noted || e.opts.quiet() {
+	if e.noted || e.opts.leavesJobLinesToFirst() {
 		return
 	}
 	e.noted = true

@@ -43,9 +43,9 @@ type LocalNode struct {
 // prints what concerns the job.
 func (o *Options) shares() bool { return o.Local != nil && o.Local.Index > 0 }
 
-// quiet reports whether this agent leaves what concerns the job to the first node:
-// that of this machine, or of the job if the output of all nodes goes to one place.
-func (o *Options) quiet() bool {
+// leavesJobLinesToFirst reports whether the first node prints what concerns the job: the
+// first node of this machine, or of the job if the output of all nodes goes to one place.
+func (o *Options) leavesJobLinesToFirst() bool {
 	return o.shares() || o.Spec.ReportOn == spec.ReportFirst && o.Spec.NodeRank > 0
 }
 
@@ -53,7 +53,7 @@ func (o *Options) quiet() bool {
 // reads, not a user; and the first node prints what concerns all nodes.
 func (o *Options) printsWarnings() bool {
 	c := o.Spec.Check
-	return !o.quiet() && (c == nil || !c.JSON)
+	return !o.leavesJobLinesToFirst() && (c == nil || !c.JSON)
 }
 
 func hostName() string {

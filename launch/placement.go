@@ -11,7 +11,7 @@ import (
 	"github.com/gorun/gorun/launch/spec"
 )
 
-// asking names what takes long.
+// askingDriver names the step in the lines about a wait.
 const askingDriver = "asking the driver for the GPUs of this node"
 
 // newDriver returns the GPU driver. A child process calls it, because it may hang

@@ -46,9 +46,9 @@ func (s *supervisor) preview(ctx context.Context, p *workers.Plan, built *build)
 	}
 	var b bytes.Buffer // written at once, because other nodes of this machine may print, too
 	switch {
-	case !dry.Whole:
+	case !dry.EveryPart:
 		err = preview.Print(&b, wanted, dry.Diff, dry.JSON)
-	case s.opts.quiet():
+	case s.opts.leavesJobLinesToFirst():
 		err = preview.WritePlan(&b, node)
 	default:
 		err = cmp.Or(preview.WriteWorld(&b, &p.World), preview.WritePlan(&b, node))

@@ -87,7 +87,7 @@ func (s *supervisor) start(ctx context.Context, p *workers.Plan) {
 		server.Expect(p.World.Size)
 	}
 	s.watchGPUs(ctx, r)
-	if p.Group == 0 && server != nil && !s.opts.quiet() {
+	if p.Group == 0 && server != nil && !s.opts.leavesJobLinesToFirst() {
 		ctx, r.stopArrivals = context.WithCancel(ctx)
 		expected := s.arrivals(r)
 		s.wg.Go(func() { expected.Watch(ctx, s.note) })

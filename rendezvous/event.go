@@ -18,11 +18,11 @@ const Self Conn = 0
 type Event interface{ event() }
 
 type (
-	// Peers says that the backend sees exactly these agents, this one included.
+	// Peers says that the backend sees exactly these agents, this agent included.
 	// Trouble is why it may not see more, for the user.
 	Peers struct {
 		All      []Peer
-		Complete bool // of a Fence: these are all whose membership has not ended
+		Complete bool // of a Fence: All has every agent with a membership
 		Trouble  string
 	}
 	// Dialed says that the stream that Dial asked for is open.
@@ -265,7 +265,7 @@ type (
 		On   bool
 		Text string // why
 	}
-	// Elsewhere says that an agent, maybe this one, sealed a world. Control is the
+	// Elsewhere says that an agent, maybe this agent, sealed a world. Control is the
 	// address of its coordinator.
 	Elsewhere struct {
 		Job     string

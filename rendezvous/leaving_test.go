@@ -55,7 +55,7 @@ func TestLeavingNodeIsLostOrKilled(t *testing.T) {
 		"dies":                 func(c *testJob) { c.lose(1) },
 		"falls silent":         func(c *testJob) { c.step(Closed{Conn: 1, Silent: true, Text: "silent"}) },
 		"gets a second signal": func(c *testJob) { c.signal(1, syscall.SIGINT, true); c.receive(1, Message{Type: MsgOver, Round: 0}) },
-		"tells the signal over": func(c *testJob) {
+		"sends the signal again": func(c *testJob) {
 			c.receive(1, Message{Type: MsgOver, Round: 0, Failures: []Cause{{Kind: KindStopped, Node: "id1", Rank: -1, Signal: 15}}})
 		},
 	} {

@@ -91,7 +91,7 @@ type localMessage struct {
 type peers struct {
 	all      []Peer
 	known    map[NodeID]bool
-	complete bool // all is every agent whose membership has not ended
+	complete bool // all has every agent with a membership
 	changed  bool // all, or the streams, since expired nodes were marked
 }
 

@@ -77,7 +77,7 @@ type link struct {
 	committed bool   // the coordinator at conn committed the sealed world
 	dialing   string // address, "" if not dialing
 	lastErr   string // the last failed attempt to reach a coordinator
-	silent    bool   // the coordinator fell silent: a node that does not answer now may have gone on without this one
+	silent    bool   // the coordinator fell silent: a node that does not answer now may run a world without this node
 	caller    Message
 	shownAt   time.Time
 }

@@ -134,19 +134,19 @@ func TestInvalidProposalIsRefused(t *testing.T) {
 // TestStoppedCoordinatorCommitsNothing checks that acceptances that waited while its
 // process was stopped count no more.
 func TestStoppedCoordinatorCommitsNothing(t *testing.T) {
-	for away, starts := range map[time.Duration]bool{time.Second: true, 10 * time.Second: false} {
+	for absence, starts := range map[time.Duration]bool{time.Second: true, 10 * time.Second: false} {
 		m := coordinating(t, 2, 3)
 		hello(m, 1, 2, 3, nil)
 		cmds := hello(m, 2, 2, 3, nil)
 		m.now = m.now.Add(statusEvery)
 		m.Step(m.now, Tick{})
-		at := m.now.Add(away)
+		at := m.now.Add(absence)
 		for i, msg := range sent(cmds, MsgPropose) {
 			w := msg.World
 			m.Step(at, Received{Conn(1 + i), Message{Type: MsgAccept, Term: w.Term, Round: w.Round, Digest: w.Digest()}})
 		}
 		if got := m.World() != nil; got != starts {
-			t.Errorf("after %v away: started %v", away, got)
+			t.Errorf("after %v away: started %v", absence, got)
 		}
 	}
 }

@@ -181,7 +181,7 @@ func (m *Machine) mayStepDown() bool {
 	return m.coord != nil && m.coord.job.last == nil && m.coord.round.state == roundForming && m.mem.end.stop == nil
 }
 
-// findBetterCoordinator dials the agent that should coordinate rather than this one.
+// findBetterCoordinator dials the agent that should coordinate instead of this agent.
 func (m *Machine) findBetterCoordinator() {
 	if m.mem.link.dialing != "" {
 		return
@@ -397,8 +397,8 @@ func (c *coordinator) callAnswered(e Dialed) bool {
 
 // callFailed handles a call that was not answered. A node is lost if its stream broke
 // and its host refuses now. The fence need not wait for the end of its membership.
-// After silence even a refused connection proves nothing: the agent may have gone on
-// without this one and ended since.
+// After silence even a refused connection proves nothing: the agent may have run
+// another world and ended since.
 func (c *coordinator) callFailed(e DialFailed) bool {
 	to, ok := c.calls[e.Addr]
 	delete(c.calls, e.Addr)
@@ -436,7 +436,7 @@ func (m *Machine) callReceived(msg Message) {
 	m.emit(Dial{msg.Addr})
 }
 
-// callBack calls a coordinator that has to follow this one. Its part of a cut network
+// callBack calls a coordinator that has to follow this coordinator. Its part of a cut network
 // could not go on; now that the network heals it calls the nodes that it misses, and
 // this coordinator may know nothing of them any more.
 func (c *coordinator) callBack(other Message) {
@@ -445,7 +445,7 @@ func (c *coordinator) callBack(other Message) {
 	}
 }
 
-// precedes reports whether another coordinator of this job has to follow this one.
+// precedes reports whether another coordinator of this job has to follow this coordinator.
 // The later world counts, because only one side of a cut network could seal it. Of
 // two coordinators that have seen the same world and lost each other, the one with
 // the later term goes on.

@@ -166,7 +166,7 @@ func TestStartFails(t *testing.T) {
 			}
 		})
 	}
-	path := filepath.Join(t.TempDir(), "nobody")
+	path := filepath.Join(t.TempDir(), "no-agent")
 	if _, err := Start(t.Context(), Settings{Size: 1, Socket: path}); err == nil || !strings.Contains(err.Error(), path) {
 		t.Errorf("no agent: %v", err)
 	}

@@ -26,7 +26,7 @@ func newAbortCommand() *cobra.Command {
 		Short: "End a running job on every node",
 		Long: `End a job of which an agent runs on this machine, on every node: the workers
 get SIGTERM, and SIGKILL after --shutdown-timeout or after a second gorun abort.
-Every node reports who ended the job, and the message, as its cause, and ends
+Every node reports the user, the node and the message as the cause, and ends
 with 143 as after SIGTERM. No restart follows.
 
 The exit code is 0 when an agent accepted the order, 1 when no job runs here or

@@ -74,7 +74,7 @@ func newKeeper(job spec.Spec) *keeper {
 		}
 		if k.code == 0 {
 			k.code = e.Status()
-			if e.Signal != 0 && job.RequeueExitCode > 0 { // for the other nodes this one is lost
+			if e.Signal != 0 && job.RequeueExitCode > 0 { // the other nodes see this node as lost
 				k.code = job.RequeueExitCode
 			}
 		}

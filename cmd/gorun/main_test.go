@@ -124,15 +124,15 @@ func TestJobWithoutWorkersWritesNoFile(t *testing.T) {
 // A signal that ends the keeper or the agent leaves no process.
 func TestNoProcessIsLeft(t *testing.T) {
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
-		for _, victim := range []string{"keeper", "agent"} {
-			t.Run(fmt.Sprintf("%v to %s", sig, victim), func(t *testing.T) { signalAndCheck(t, victim, sig) })
+		for _, target := range []string{"keeper", "agent"} {
+			t.Run(fmt.Sprintf("%v to %s", sig, target), func(t *testing.T) { signalAndCheck(t, target, sig) })
 		}
 	}
 }
 
 // signalAndCheck sends a signal to the keeper or the agent. The pipe of standard error
 // ends with the last process that has it.
-func signalAndCheck(t *testing.T, victim string, sig syscall.Signal) {
+func signalAndCheck(t *testing.T, target string, sig syscall.Signal) {
 	r, w, err := os.Pipe()
 	if err != nil {
 		t.Fatal(err)
@@ -164,7 +164,7 @@ func signalAndCheck(t *testing.T, victim string, sig syscall.Signal) {
 	if pid["agent"] == pid["keeper"] {
 		t.Fatal("the keeper and the agent are one process")
 	}
-	if err := syscall.Kill(pid[victim], sig); err != nil {
+	if err := syscall.Kill(pid[target], sig); err != nil {
 		t.Fatal(err)
 	}
 	rest, err := io.ReadAll(lines)
@@ -174,13 +174,13 @@ func signalAndCheck(t *testing.T, victim string, sig syscall.Signal) {
 	cmd.Wait()
 	want := 143
 	if sig == syscall.SIGKILL {
-		want = map[string]int{"keeper": -1, "agent": 137}[victim]
+		want = map[string]int{"keeper": -1, "agent": 137}[target]
 	}
 	if code := cmd.ProcessState.ExitCode(); code != want {
 		t.Errorf("exit code %d, want %d\n%s", code, want, rest)
 	}
 	said := strings.Contains(string(rest), "gorun: the agent was killed by SIGKILL; ")
-	if wanted := sig == syscall.SIGKILL && victim == "agent"; said != wanted {
+	if wanted := sig == syscall.SIGKILL && target == "agent"; said != wanted {
 		t.Errorf("said %v, want %v:\n%s", said, wanted, rest)
 	}
 }

@@ -16,7 +16,7 @@ import (
 const (
 	leaderArrival = time.Minute      // for the first task
 	taskArrival   = 10 * time.Second // for the other tasks, when the job has ended
-	sayAfter      = 5 * time.Second
+	reportAfter   = 5 * time.Second
 )
 
 // runTask runs this process's part of a node with several tasks: the first task runs
@@ -52,7 +52,7 @@ func standBy(ctx context.Context, sp spec.Spec) error {
 	}
 	defer stop()
 	key, name := sp.Surroundings.Task.Key, sp.Surroundings.Name
-	say := time.AfterFunc(sayAfter, func() {
+	say := time.AfterFunc(reportAfter, func() {
 		fmt.Fprintf(os.Stderr, "gorun: task %d of %s on this node waits for the first one, at most %v\n", sp.Surroundings.Task.Local, name, leaderArrival)
 	})
 	ended := startTaskHost(ctx, sp)

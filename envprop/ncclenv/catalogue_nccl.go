@@ -70,7 +70,7 @@ var ncclRows = [...]row{
 	{"NCCL_P2P_LEVEL", 2304, NodeKeepAll, p2pText},
 	{"NCCL_P2P_DIRECT_DISABLE", 21212, NodeKeepAll, p2pText},
 	{"NCCL_SHM_DISABLE", 0, Node, "ranks of one node talk over the network; with P2P disabled too they need a network card that reaches itself"},
-	{"NCCL_SHM_USE_CUDA_MEMCPY NCCL_SHM_LOCALITY NCCL_SHM_MEMCPY_MODE", 21300, Node, "ranks of a node disagree about who copies"},
+	{"NCCL_SHM_USE_CUDA_MEMCPY NCCL_SHM_LOCALITY NCCL_SHM_MEMCPY_MODE", 21300, Node, "the ranks of a node disagree about which rank copies"},
 	{"NCCL_CUMEM_ENABLE", 21800, All, "memory handles of different kinds: importing fails or hangs"},
 	{"NCCL_CUMEM_HOST_ENABLE", 22300, NodeKeepAll, "in a container without CAP_SYS_NICE allocation fails before 2.26.5"},
 	{"NCCL_IPC_USE_ABSTRACT_SOCKET", 22900, Node, "ranks in different network namespaces cannot exchange memory handles"},

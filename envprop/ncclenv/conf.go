@@ -91,34 +91,34 @@ func cut(s string) string { return s[:min(len(s), cutAt)] }
 // oddities returns what the user probably did not intend. It never repeats a value,
 // because the value may be a secret.
 func oddities(name, value string) (faults []string) {
-	say := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
+	addFault := func(format string, args ...any) { faults = append(faults, fmt.Sprintf(format, args...)) }
 	shown := printable(name)
 	switch plain := strings.TrimSpace(strings.TrimPrefix(name, "\ufeff")); {
 	case strings.HasPrefix(plain, "#"):
-		say("a comment must begin in the first column: NCCL sets a variable named %s", shown)
+		addFault("a comment must begin in the first column: NCCL sets a variable named %s", shown)
 	case strings.HasPrefix(plain, "export "):
-		say("NCCL is no shell: it sets a variable named %s", shown)
+		addFault("NCCL is no shell: it sets a variable named %s", shown)
 	case plain != name:
-		say("NCCL does not trim: the name is %s, with its blanks", shown)
+		addFault("NCCL does not trim: the name is %s, with its blanks", shown)
 	}
 	switch {
 	case strings.HasSuffix(value, "\r"):
-		say("the line ends as in Windows: the value of %s ends with a carriage return", shown)
+		addFault("the line ends as in Windows: the value of %s ends with a carriage return", shown)
 	case strings.TrimSpace(value) != value:
-		say("NCCL does not trim: the value of %s begins or ends with a blank", shown)
+		addFault("NCCL does not trim: the value of %s begins or ends with a blank", shown)
 	}
-	bare := strings.TrimSpace(value)
-	if n := len(bare); n > 0 && (strings.ContainsRune(`"'`, rune(bare[0])) || strings.ContainsRune(`"'`, rune(bare[n-1]))) {
-		say("NCCL is no shell: the value of %s keeps its quotes", shown)
+	trimmed := strings.TrimSpace(value)
+	if n := len(trimmed); n > 0 && (strings.ContainsRune(`"'`, rune(trimmed[0])) || strings.ContainsRune(`"'`, rune(trimmed[n-1]))) {
+		addFault("NCCL is no shell: the value of %s keeps its quotes", shown)
 	}
 	if strings.Contains(value, " #") {
-		say("a comment must begin in the first column: this one belongs to the value of %s", shown)
+		addFault("a comment must begin in the first column: this one belongs to the value of %s", shown)
 	}
 	if strings.Contains(value, "$") {
-		say("NCCL is no shell: the value of %s keeps its $", shown)
+		addFault("NCCL is no shell: the value of %s keeps its $", shown)
 	}
 	if len(name) == cutAt || len(value) == cutAt {
-		say("NCCL cuts names and values after %d bytes: %s", cutAt, shown)
+		addFault("NCCL cuts names and values after %d bytes: %s", cutAt, shown)
 	}
 	return slices.Clip(faults)
 }

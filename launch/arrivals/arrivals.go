@@ -37,7 +37,7 @@ type Round struct {
 }
 
 // Watch says every half minute which workers the others wait for, until ctx ends.
-func (r Round) Watch(ctx context.Context, say func(text string)) {
+func (r Round) Watch(ctx context.Context, report func(text string)) {
 	tick := time.NewTicker(checkInterval)
 	defer tick.Stop()
 	var said time.Time
@@ -52,7 +52,7 @@ func (r Round) Watch(ctx context.Context, say func(text string)) {
 			}
 			if text := r.Missing(); text != "" {
 				said = now
-				say(text)
+				report(text)
 			}
 		}
 	}

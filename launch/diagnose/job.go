@@ -173,7 +173,7 @@ func (s *Scanner) recordGPU(l *line, key busKey, rank int) {
 }
 
 // readVersion reads the version that NCCL itself prints. The version in torch's
-// errors is the one that torch was built with.
+// errors is the version with which torch was built.
 func (s *Scanner) readVersion(l *line) {
 	m := versionLine().FindSubmatch(l.raw)
 	if m == nil {

@@ -63,7 +63,7 @@ type tracer struct {
 	exception        exception
 	state            int
 	chained, ignored bool // of the next exception
-	hasEnded         bool // an exception before this one has ended
+	hasEnded         bool // an earlier exception has ended
 	nested           int  // tracebacks that began inside another: their lines are mixed
 }
 

@@ -22,7 +22,7 @@ func WriteText(w io.Writer, findings []Finding) error {
 	case len(causes) == 0:
 		b.WriteString("Root cause: not in these logs; they show only consequences.\n")
 		if peers := lostPeers(findings); peers != "" {
-			fmt.Fprintf(&b, "  look at the peers that the others lost: %s\n", peers)
+			fmt.Fprintf(&b, "  read the logs of the peers that the others lost: %s\n", peers)
 		}
 	default:
 		f := causes[0]

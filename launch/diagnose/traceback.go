@@ -15,7 +15,7 @@ type tracebackReader struct {
 	last      line     // the line with the exception's class
 	events    []*event // the events of lines within the traceback
 	prefix    string   // a prefix of each line that readHead does not know
-	previous  *event   // the event of the exception before this one
+	previous  *event   // the event of the previous exception
 }
 
 // isOpen reports whether a traceback has begun and not ended.

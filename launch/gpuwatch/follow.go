@@ -19,7 +19,7 @@ const (
 // followEvents passes the errors of the node's GPUs to handle until ctx ends. When the
 // child of listen ends it starts the child again, and prints that once. It returns
 // early, and prints why, if the driver has no events.
-func followEvents(ctx context.Context, listen func(ctx context.Context, handle func(device.Event)) error, handle func(device.Event), say func(string)) {
+func followEvents(ctx context.Context, listen func(ctx context.Context, handle func(device.Event)) error, handle func(device.Event), report func(string)) {
 	pause, reported := minPause, false
 	for {
 		start := time.Now()
@@ -32,7 +32,7 @@ func followEvents(ctx context.Context, listen func(ctx context.Context, handle f
 			return
 		}
 		if errors.Is(err, device.ErrNoEvents) {
-			say(fmt.Sprintf("gorun cannot watch the GPUs for errors: %v", err))
+			report(fmt.Sprintf("gorun cannot watch the GPUs for errors: %v", err))
 			return
 		}
 		if time.Since(start) >= maxPause {
@@ -40,7 +40,7 @@ func followEvents(ctx context.Context, listen func(ctx context.Context, handle f
 		}
 		if !reported {
 			reported = true
-			say(fmt.Sprintf("gorun does not see errors of the GPUs until it has started the probe again: %v", err))
+			report(fmt.Sprintf("gorun does not see errors of the GPUs until it has started the probe again: %v", err))
 		}
 		select {
 		case <-ctx.Done():

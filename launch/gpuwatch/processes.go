@@ -43,12 +43,12 @@ func (p Procs) HasHostPIDs() bool {
 // sharesFiles reports whether a process sees the same files as this process. Such a
 // process is not in another container.
 func (p Procs) sharesFiles(pid int) bool {
-	own, err := fs.ReadLink(p.FS, "self/ns/mnt")
+	mountNS, err := fs.ReadLink(p.FS, "self/ns/mnt")
 	if err != nil {
 		return false
 	}
 	other, err := fs.ReadLink(p.FS, strconv.Itoa(pid)+"/ns/mnt")
-	return err == nil && other == own
+	return err == nil && other == mountNS
 }
 
 // assign adds to each rank the processes that hold a GPU and that a process of the

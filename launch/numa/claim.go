@@ -45,7 +45,7 @@ func (r *Request) claims() (all []claim, doubt string, err error) {
 
 // areCPUWorkers reports whether the workers count as workers that compute on CPUs.
 func (r *Request) areCPUWorkers() bool {
-	return slices.ContainsFunc(r.Workers, func(own []int) bool { return len(own) == 0 })
+	return slices.ContainsFunc(r.Workers, func(gpus []int) bool { return len(gpus) == 0 })
 }
 
 func (r *Request) byGPU() (all []claim, doubt string) {
@@ -56,8 +56,8 @@ func (r *Request) byGPU() (all []claim, doubt string) {
 			doubt = fmt.Sprintf("--numa-binding %s: this machine does not say on which NUMA node GPU %s is (numa_node of /sys, often -1 in virtual machines), so workers are not brought near their GPUs", r.Mode, cmp.Or(pci, fmt.Sprint(g)))
 		}
 		idle := true
-		for w, own := range r.Workers {
-			if slices.Contains(own, g) {
+		for w, gpus := range r.Workers {
+			if slices.Contains(gpus, g) {
 				idle = false
 				all = append(all, claim{worker: w, node: node, what: fmt.Sprintf("GPU %s of local rank %d", pci, w)})
 			}

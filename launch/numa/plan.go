@@ -69,9 +69,9 @@ type Binding struct {
 
 // Make returns the plan for a request.
 func Make(r Request) (Plan, error) {
-	own := len(r.Workers)
+	workers := len(r.Workers)
 	if r.Mode != "" && r.areCPUWorkers() { // count all workers of the machine, as if one agent had them
-		r.Workers = make([][]int, max(r.Machine, r.Skip+own))
+		r.Workers = make([][]int, max(r.Machine, r.Skip+workers))
 	} else {
 		r.Skip = 0
 	}
@@ -87,7 +87,7 @@ func Make(r Request) (Plan, error) {
 		w.Bound = len(w.Memory) > 0 || !slices.Equal(w.CPUs, r.CPUs)
 	}
 	p.countThreads(r)
-	p.Workers = p.Workers[r.Skip:][:own]
+	p.Workers = p.Workers[r.Skip:][:workers]
 	p.warnOfFewCPUs(r)
 	return p, nil
 }

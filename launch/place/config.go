@@ -24,7 +24,7 @@ type Config struct {
 	Options Options
 	Host    string // for messages
 	Env     []string
-	Agents  int  // agents of this machine that each start as many workers; 0: only this one
+	Agents  int  // agents of this machine that each start as many workers; 0: only this agent
 	Threads bool // workers get their part of the cores as OMP_NUM_THREADS
 	Driver  Driver
 	Root    fs.FS // with /proc and /sys

@@ -46,7 +46,7 @@ func FuzzParseStat(f *testing.F) {
 	})
 }
 
-func TestDead(t *testing.T) {
+func TestHasEnded(t *testing.T) {
 	for _, tt := range []struct {
 		s    stat
 		want bool

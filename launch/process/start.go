@@ -50,8 +50,8 @@ func (t *Table) Start(s Spec) (*Process, error) {
 	return started[0], err
 }
 
-// StartAll starts several processes. After one that cannot be started it starts no
-// further one. It returns the processes in the order of their Specs, nil for each
+// StartAll starts several processes. After a failed start it starts no
+// further process. It returns the processes in the order of their Specs, nil for each
 // that was not started. It reports no process's end before all have been tried.
 func (t *Table) StartAll(all []Spec) ([]*Process, error) {
 	t.mu.Lock()

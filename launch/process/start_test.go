@@ -11,7 +11,7 @@ import (
 )
 
 // TestStartAll checks that several programs start in the order of their Specs and
-// live on, and that after one that cannot be started no further one starts.
+// live on, and that no process starts after a failed start.
 func TestStartAll(t *testing.T) {
 	table := newTestTable(t).Table
 	var specs []Spec
@@ -21,13 +21,13 @@ func TestStartAll(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		take, out, err := os.Pipe()
+		reader, out, err := os.Pipe()
 		if err != nil {
 			t.Fatal(err)
 		}
-		ins, outs = append(ins, give), append(outs, take)
+		ins, outs = append(ins, give), append(outs, reader)
 		defer give.Close()
-		defer take.Close()
+		defer reader.Close()
 		theirs = append(theirs, in, out)
 		specs = append(specs, Spec{Path: "/bin/cat", Stdin: in, Stdout: out, Death: syscall.SIGKILL})
 	}

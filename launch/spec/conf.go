@@ -68,7 +68,7 @@ func resolveConf(pairs map[string]string, backend Backend) (confResult, error) {
 			c.KeepAliveMaxAttempt, err = wholeNumber(val, 1)
 		case key == "is_host" && backend == Gossip:
 			c.IsHost, err = parseBool(val)
-		// torchrun's static rendezvous has this one limit and no join_timeout.
+		// torchrun's static rendezvous has this limit and no join_timeout.
 		case key == "timeout" && backend == Static:
 			if _, both := pairs["join_timeout"]; !both {
 				err = positive(&c.JoinTimeout, val)

@@ -16,7 +16,7 @@ type Env struct {
 
 // Dry says what gorun shows of a job that it does not start.
 type Dry struct {
-	Whole bool // --dry-run: world, commands and environment; otherwise gorun env
+	EveryPart bool // --dry-run: world, commands and environment; otherwise gorun env
 	Shown
 }
 
@@ -51,7 +51,7 @@ func (in *input) environment(s *Spec) {
 		}
 		s.Dry = &Dry{Shown: in.shown()}
 	case dry && !in.raw.Check: // gorun check starts nothing anyway
-		s.Dry = &Dry{Whole: true, Shown: Shown{Rank: -1, Node: -1, Diff: true}}
+		s.Dry = &Dry{EveryPart: true, Shown: Shown{Rank: -1, Node: -1, Diff: true}}
 	}
 }
 

@@ -47,10 +47,10 @@ func (in *input) etcd(s *Spec, m meeting) {
 		in.fail("cannot use --rdzv-backend %s without --rdzv-endpoint HOST[:PORT],... of etcd", m.backend.text)
 		return
 	}
-	bare, _, err := cutScheme(m.endpoint.text)
+	hosts, _, err := cutScheme(m.endpoint.text)
 	var list []Endpoint
 	if err == nil {
-		list, err = ParseEndpoints(bare, DefaultEtcdPort)
+		list, err = ParseEndpoints(hosts, DefaultEtcdPort)
 	}
 	if err != nil {
 		in.fail("cannot use %s: %w", m.endpoint.from, err)
@@ -67,7 +67,7 @@ func (in *input) etcd(s *Spec, m meeting) {
 
 // cutScheme removes http:// and https:// from etcd's endpoints. scheme is "" if no
 // endpoint has one. An endpoint without a scheme gets the scheme of the others.
-func cutScheme(endpoints string) (bare, scheme string, err error) {
+func cutScheme(endpoints string) (hosts, scheme string, err error) {
 	var list []string
 	for part := range strings.SplitSeq(endpoints, ",") {
 		part = strings.TrimSpace(part)

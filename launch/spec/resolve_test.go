@@ -365,7 +365,7 @@ func TestFlagsOfAJobThatStartsNothing(t *testing.T) {
 	delete(job, "iface") // it needs the comparison
 	r = Raw{Flags: job, Command: []string{"p"}, Show: true}
 	s, err = r.Resolve(func(string) (string, bool) { return "", false })
-	if err != nil || s.Dry == nil || s.Dry.Whole || s.ReportFile != "" || len(s.Notes) != 1 {
+	if err != nil || s.Dry == nil || s.Dry.EveryPart || s.ReportFile != "" || len(s.Notes) != 1 {
 		t.Errorf("env: %+v, %v", s, err)
 	}
 	job["nnodes"] = "zero"

@@ -41,10 +41,10 @@ func (p processes) StartAll(specs []process.Spec) ([]Process, error) {
 }
 
 func (p processes) Stop(o process.StopOptions, procs []Process) error {
-	own := make([]*process.Process, len(procs))
+	list := make([]*process.Process, len(procs))
 	for i, proc := range procs {
-		own[i] = proc.(*process.Process)
+		list[i] = proc.(*process.Process)
 	}
-	_, err := p.table.Stop(context.Background(), o, own...)
+	_, err := p.table.Stop(context.Background(), o, list...)
 	return err
 }

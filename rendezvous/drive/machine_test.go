@@ -32,8 +32,8 @@ func (p *recorder) add(f string, args ...any) {
 	p.lines = append(p.lines, fmt.Sprintf(f, args...))
 }
 
-// take returns the lines since the last call.
-func (p *recorder) take() string {
+// takeCommands returns the lines since the last call.
+func (p *recorder) takeCommands() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	out := strings.Join(p.lines, ", ")
@@ -97,7 +97,7 @@ func TestStep(t *testing.T) {
 			m.Streams = p
 			for range m.Step(t.Context(), rendezvous.Tick{}) { // what it says of itself at first
 			}
-			p.take()
+			p.takeCommands()
 			i := 0
 			for c := range m.Step(t.Context(), tt.event) {
 				p.add("sees %s", strings.TrimPrefix(fmt.Sprintf("%T", c), "rendezvous."))
@@ -106,7 +106,7 @@ func TestStep(t *testing.T) {
 				}
 				i++
 			}
-			if got := p.take(); got != tt.want {
+			if got := p.takeCommands(); got != tt.want {
 				t.Errorf("%s\nwant %s", got, tt.want)
 			}
 		})
@@ -141,11 +141,11 @@ func TestFence(t *testing.T) {
 					m.execute(ctx, c)
 					synctest.Wait()
 				}
-				if got := p.take(); got != tt.want {
+				if got := p.takeCommands(); got != tt.want {
 					t.Errorf("%s\nwant %s", got, tt.want)
 				}
 				var answered []int
-				for _, e := range q.Take() {
+				for _, e := range q.TakeAll() {
 					answered = append(answered, e.(rendezvous.Sealed).Serial)
 				}
 				if !slices.Equal(answered, tt.answered) {

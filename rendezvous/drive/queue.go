@@ -32,8 +32,8 @@ func (q *Queue[E]) Put(e E) {
 	}
 }
 
-// Take empties the queue and returns all events, in the order in which they were put.
-func (q *Queue[E]) Take() []E {
+// TakeAll empties the queue and returns all events, in the order in which they were put.
+func (q *Queue[E]) TakeAll() []E {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	out := q.events
@@ -59,7 +59,7 @@ func Events[E any](ctx context.Context, m *Machine, q *Queue[E]) iter.Seq[E] {
 			select {
 			case <-timer.C:
 			case <-q.ready:
-				batch = q.Take()
+				batch = q.TakeAll()
 			case <-ctx.Done():
 				return
 			}

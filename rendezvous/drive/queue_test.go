@@ -29,7 +29,7 @@ func TestQueueKeepsTheOrder(t *testing.T) {
 		case <-time.After(5 * time.Second):
 			t.Fatalf("no further event after %d", n)
 		}
-		for _, p := range q.Take() {
+		for _, p := range q.TakeAll() {
 			if p[1] != next[p[0]] {
 				t.Fatalf("%v came, %d is next", p, next[p[0]])
 			}
@@ -38,7 +38,7 @@ func TestQueueKeepsTheOrder(t *testing.T) {
 		}
 	}
 	wg.Wait()
-	if got := q.Take(); len(got) != 0 {
+	if got := q.TakeAll(); len(got) != 0 {
 		t.Errorf("left: %v", got)
 	}
 }

@@ -139,11 +139,11 @@ func (s *seal) postWaiting(err error) {
 // try does all steps of a seal once. If an earlier try wrote the record and got no
 // answer, try succeeds, too.
 func (s *seal) try(ctx context.Context) error {
-	own := s.confirmedLease()
-	if own == 0 {
+	lease := s.confirmedLease()
+	if lease == 0 {
 		return s.unconfirmedError()
 	}
-	if err := s.endLostMemberships(ctx, own); err != nil {
+	if err := s.endLostMemberships(ctx, lease); err != nil {
 		return err
 	}
 	r, coordinator, err := s.readJob(ctx)
@@ -164,10 +164,10 @@ func (s *seal) try(ctx context.Context) error {
 	got, err := s.txn(ctx, []clientv3.Cmp{
 		clientv3.Compare(clientv3.ModRevision(s.keys.round), "=", r.rev),
 		clientv3.Compare(clientv3.ModRevision(s.keys.coordinator), "=", coordinator.rev),
-		clientv3.Compare(clientv3.LeaseValue(s.keys.self), "=", own),
+		clientv3.Compare(clientv3.LeaseValue(s.keys.self), "=", lease),
 	}, []clientv3.Op{
 		clientv3.OpPut(s.keys.round, s.record.encode(), clientv3.WithLease(job)),
-		clientv3.OpPut(s.keys.coordinator, encode(s.self(-1)), clientv3.WithLease(own)),
+		clientv3.OpPut(s.keys.coordinator, encode(s.self(-1)), clientv3.WithLease(lease)),
 	}, nil)
 	switch {
 	case isLeaseNotFound(err):
@@ -226,8 +226,8 @@ func (e *Etcd) readJob(ctx context.Context) (r entry[round], coordinator entry[a
 // seal has sealed it.
 func (s *seal) checkRound(ctx context.Context, r entry[round]) (done bool, err error) {
 	v := r.value
-	own := v != nil && v.Sealer == s.cfg.ID
-	if own && v.Job == s.record.Job && v.Digest == s.record.Digest {
+	sealedHere := v != nil && v.Sealer == s.cfg.ID
+	if sealedHere && v.Job == s.record.Job && v.Digest == s.record.Digest {
 		s.mu.Lock()
 		j := s.job
 		kept := j != nil && j.id == r.lease && !j.ended
@@ -244,7 +244,7 @@ func (s *seal) checkRound(ctx context.Context, r entry[round]) (done bool, err e
 		return false, errRefused{text: "etcd at " + s.at() + " has no world of this job any more", ended: true}
 	case r.rev == 0:
 		return false, nil
-	case v == nil || v.Job != s.record.Job && !own:
+	case v == nil || v.Job != s.record.Job && !sealedHere:
 		if s.base != r.rev {
 			return false, errRefused{text: "a world of another job was sealed under this run id"}
 		}
@@ -253,7 +253,7 @@ func (s *seal) checkRound(ctx context.Context, r entry[round]) (done bool, err e
 			err = errBusy{why}
 		}
 		return false, err
-	case !own && (r.rev != s.base || v.Term > s.record.Term || v.Round >= s.record.Round):
+	case !sealedHere && (r.rev != s.base || v.Term > s.record.Term || v.Round >= s.record.Round):
 		return false, errRefused{text: fmt.Sprintf("%s has sealed a world (round %d)", v.Control, v.Round)}
 	}
 	return false, s.checkIdle(ctx, v)
@@ -309,7 +309,7 @@ func (s *seal) checkCoordinator(ctx context.Context, r entry[round], coordinator
 }
 
 // endLostMemberships removes the nodes that are known to be lost from etcd.
-func (s *seal) endLostMemberships(ctx context.Context, own leaseID) error {
+func (s *seal) endLostMemberships(ctx context.Context, lease leaseID) error {
 	nodes, err := s.readNodes(ctx, s.Lost)
 	if err != nil {
 		return err
@@ -318,7 +318,7 @@ func (s *seal) endLostMemberships(ctx context.Context, own leaseID) error {
 		if id == s.cfg.ID {
 			continue
 		}
-		if n.lease != 0 && n.lease != own {
+		if n.lease != 0 && n.lease != lease {
 			if err := s.revoke(ctx, n.lease); err != nil {
 				return err
 			}

@@ -53,13 +53,13 @@ func (e *End) shut(why rendezvous.Closed) {
 	e.open, e.closed = false, true
 	for c := rendezvous.Conn(1); c <= e.next; c++ {
 		if h := e.sides[c]; h != nil && !h.over {
-			e.part(h, why)
+			e.endStream(h, why)
 		}
 	}
 }
 
-// part ends a stream from this side.
-func (e *End) part(h *streamSide, why rendezvous.Closed) {
+// endStream ends a stream from this side.
+func (e *End) endStream(h *streamSide, why rendezvous.Closed) {
 	e.net.end(h)
 	why.Conn = h.peer.conn
 	e.net.send(h.peer, delivery{event: why, last: true})
@@ -127,6 +127,6 @@ func (e *End) Close(c rendezvous.Conn) {
 	e.net.mu.Lock()
 	defer e.net.mu.Unlock()
 	if h := e.sides[c]; h != nil && !h.over {
-		e.part(h, rendezvous.Closed{Clean: true, Text: "closed"})
+		e.endStream(h, rendezvous.Closed{Clean: true, Text: "closed"})
 	}
 }

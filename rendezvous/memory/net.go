@@ -25,17 +25,17 @@ type NetOptions struct {
 type Net struct {
 	opts NetOptions
 
-	mu     sync.Mutex
-	ends   map[string]*End
-	apart  map[[2]string]bool // by both addresses, in order
-	frozen map[string]bool    // addresses of agents whose process is stopped
-	sent   map[[2]string]int  // by sender and receiver
-	sides  []*streamSide      // that are open
+	mu       sync.Mutex
+	ends     map[string]*End
+	cutPairs map[[2]string]bool // by both addresses, in order
+	frozen   map[string]bool    // addresses of agents whose process is stopped
+	sent     map[[2]string]int  // by sender and receiver
+	sides    []*streamSide      // that are open
 }
 
 // NewNet makes a net without agents.
 func NewNet(opts NetOptions) *Net {
-	return &Net{opts: opts, ends: map[string]*End{}, apart: map[[2]string]bool{}, frozen: map[string]bool{}, sent: map[[2]string]int{}}
+	return &Net{opts: opts, ends: map[string]*End{}, cutPairs: map[[2]string]bool{}, frozen: map[string]bool{}, sent: map[[2]string]int{}}
 }
 
 // streamSide is one agent's side of a stream.
@@ -66,7 +66,7 @@ func pair(a, b string) [2]string {
 }
 
 // blocked reports whether nothing moves between two addresses.
-func (n *Net) blocked(a, b string) bool { return n.apart[pair(a, b)] || n.frozen[a] || n.frozen[b] }
+func (n *Net) blocked(a, b string) bool { return n.cutPairs[pair(a, b)] || n.frozen[a] || n.frozen[b] }
 
 func (n *Net) cut(h *streamSide) bool { return n.blocked(h.end.addr, h.peer.end.addr) }
 
@@ -148,10 +148,10 @@ func (n *Net) Cut(a, b string, cut bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	k := pair(a, b)
-	if n.apart[k] == cut {
+	if n.cutPairs[k] == cut {
 		return
 	}
-	n.change(func(h *streamSide) bool { return pair(h.end.addr, h.peer.end.addr) == k }, func() { n.apart[k] = cut })
+	n.change(func(h *streamSide) bool { return pair(h.end.addr, h.peer.end.addr) == k }, func() { n.cutPairs[k] = cut })
 }
 
 // Freeze stops the process at an address, or lets it go on. Meanwhile nothing moves

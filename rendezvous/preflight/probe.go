@@ -20,7 +20,7 @@ type Probe struct {
 	Silent  int     `json:"silent,omitempty"`   // segments of Resent that were the first of a connection without an answer, before another connection got one
 	Mbit    float64 `json:"mbit_s,omitempty"`   // rate at which 64 KiB left, if the path was too slow for them; 0: the path was fast enough
 	RoundMS float64 `json:"round_ms,omitempty"` // from the question to the answer
-	Ahead   int64   `json:"ahead_ns,omitempty"` // of the other side's clock from this one's, which may be wrong by half of RoundMS
+	Ahead   int64   `json:"ahead_ns,omitempty"` // of the other side's clock from this node's clock; it may be wrong by half of RoundMS
 }
 
 // Result is the outcome of a probe.

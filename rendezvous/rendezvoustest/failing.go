@@ -107,8 +107,8 @@ func failing() []testCase {
 		{"another job's endpoint", rendezvous.KindRendezvous, 1, false, rendezvous.KindRendezvous},
 		{"trouble after a failure", rendezvous.KindAgent, 0, true, rendezvous.KindExit},
 	} {
-		for victim := range 2 {
-			all = append(all, testCase{name: fmt.Sprintf("%s at node %d", c.name, victim), play: func(r *Rig) { c.play(r, victim) }})
+		for target := range 2 {
+			all = append(all, testCase{name: fmt.Sprintf("%s at node %d", c.name, target), play: func(r *Rig) { c.play(r, target) }})
 		}
 	}
 	return all
@@ -124,7 +124,7 @@ type trouble struct {
 	by      rendezvous.Kind
 }
 
-func (c trouble) play(r *Rig, victim int) {
+func (c trouble) play(r *Rig, target int) {
 	j := r.Job(3+c.missing, 3+c.missing)
 	j.Restarts, j.StopTime = 3, 300*time.Millisecond
 	as := r.Team(j, 3)
@@ -136,12 +136,12 @@ func (c trouble) play(r *Rig, victim int) {
 	}
 	if c.fails {
 		as[2].Fail(5)
-		r.Await("its workers are being stopped", func() bool { return locked(as[victim], func() bool { return as[victim].stopping }) })
+		r.Await("its workers are being stopped", func() bool { return locked(as[target], func() bool { return as[target].stopping }) })
 		code = 5
 	} else if c.kind == rendezvous.KindAgent {
 		code = 1
 	}
-	as[victim].events.Put(rendezvous.StopJob{Cause: as[victim].cause(c.kind, "no port is left")})
+	as[target].events.Put(rendezvous.StopJob{Cause: as[target].cause(c.kind, "no port is left")})
 	if o := r.End(as...); o.Code != code || o.Cause == nil || o.Cause.Kind != c.by {
 		r.Errorf("ended with %s", describe(&o))
 	}

@@ -145,7 +145,7 @@ func forming() []testCase {
 }
 
 // unready lets an agent wait for Ready.
-func unready(a *Agent) { a.events.Take() }
+func unready(a *Agent) { a.events.TakeAll() }
 
 func phase(a *Agent) string {
 	return locked(a, func() string {

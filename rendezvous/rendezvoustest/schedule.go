@@ -156,11 +156,11 @@ func (s *schedule) injectFault() {
 		}
 	case 1, 2:
 		s.allowDelays()
-		away := s.rng.IntN(3) // from all, from the backend, from other agents
+		cutFrom := s.rng.IntN(3) // from all, from the backend, from other agents
 		others := Without(s.agents, a)
 		s.cut[a] = true
-		s.part(a, others, away, true)
-		time.AfterFunc(lasts, func() { s.part(a, others, away, false) })
+		s.separate(a, others, cutFrom, true)
+		time.AfterFunc(lasts, func() { s.separate(a, others, cutFrom, false) })
 	case 3:
 		sig := []syscall.Signal{syscall.SIGTERM, syscall.SIGINT}[s.rng.IntN(2)]
 		s.stopped[a] = true
@@ -270,13 +270,13 @@ func (s *schedule) showOldPeers(a *Agent) {
 	a.events.Put(peers(func(o *Agent) bool { return locked(o, func() bool { return !o.crashed && o.outcome == nil }) }))
 }
 
-// part cuts an agent off, or reconnects it.
-func (s *schedule) part(a *Agent, others []*Agent, away int, cut bool) {
-	a.ledger.note("%s is cut off (%s): %v", a.label, []string{"from all", "from the backend", "from other agents"}[away], cut)
-	if away != 2 {
+// separate cuts an agent off, or reconnects it.
+func (s *schedule) separate(a *Agent, others []*Agent, cutFrom int, cut bool) {
+	a.ledger.note("%s is cut off (%s): %v", a.label, []string{"from all", "from the backend", "from other agents"}[cutFrom], cut)
+	if cutFrom != 2 {
 		s.Fleet.Cut(a.Node.ID, cut)
 	}
-	if away == 1 {
+	if cutFrom == 1 {
 		return
 	}
 	for _, b := range others {

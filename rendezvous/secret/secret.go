@@ -6,7 +6,7 @@
 // of a run, and other keys in another run. Printing a Secret, or a struct that has one,
 // shows no key.
 //
-// An eavesdropper learns no key from what the agents send. But one that guesses the text
+// An eavesdropper learns no key from what the agents send. But an eavesdropper that guesses the text
 // can verify the guess offline, so the text must be random.
 package secret
 

@@ -6,6 +6,6 @@
 // in one place, or everywhere by the same operation on the same operands in the same
 // order. Every message names the Call that it belongs to, and a receiver in another
 // call gets a *MismatchError. A call that fails half-way breaks the transport, which
-// sends the reason to the other ranks, so that no rank waits for this one. Every later
+// sends the reason to the other ranks, so that no rank waits for this rank. Every later
 // call fails with the same reason.
 package collective

@@ -22,7 +22,7 @@ type Group struct {
 	sent, rcvd map[int]uint64 // messages to and from each rank
 }
 
-// New returns a group of size ranks, of which this one has the number rank. For a
+// New returns a group of size ranks, of which this process has the number rank. For a
 // single rank t may be nil.
 func New(t Transport, rank, size int) *Group {
 	return &Group{t: t, rank: rank, size: size, sent: map[int]uint64{}, rcvd: map[int]uint64{}}

@@ -290,7 +290,7 @@ func TestMismatchEndsAllRanks(t *testing.T) {
 						named = named || ok && strings.Contains(mm.Error(), tc.oddWords) && strings.Contains(mm.Error(), tc.mostWords)
 					}
 					if !named {
-						t.Errorf("%d ranks, %d is odd: nobody names both: %v", ranks, odd, errs)
+						t.Errorf("%d ranks, %d is odd: no rank names both: %v", ranks, odd, errs)
 					}
 				}
 			}
@@ -302,7 +302,7 @@ func TestBadArgumentsAreRefused(t *testing.T) {
 	gs := groups(t, 2)
 	b := collective.Of([]int64{1})
 	for name, err := range map[string]error{
-		"send to nobody":     gs[0].Send(t.Context(), b, 2),
+		"send to rank 2":     gs[0].Send(t.Context(), b, 2),
 		"receive from -1":    gs[0].Recv(t.Context(), b, -1),
 		"send to itself":     gs[0].Send(t.Context(), b, 0),
 		"broadcast from 2":   gs[0].Broadcast(t.Context(), b, 2),

@@ -20,7 +20,7 @@ type Transport interface {
 	// is a *MismatchError. When Recv has returned, into is not written any more.
 	Recv(ctx context.Context, from int, want Call, into []byte) error
 	// Break makes every blocked call and every later call return why, and sends why to
-	// the ranks that this one is connected to. The first reason stays.
+	// the ranks to which this rank is connected. The first reason stays.
 	Break(why error)
 	// Close sends a bye to the other ranks and releases everything.
 	Close() error

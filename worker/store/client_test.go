@@ -159,7 +159,7 @@ func TestClientIsUselessAfterACancelledRequest(t *testing.T) {
 }
 
 // serve answers each connection with reply, after the PING if greet is true.
-func serve(t *testing.T, greet bool, reply []byte) string {
+func serve(t *testing.T, sendHello bool, reply []byte) string {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -174,7 +174,7 @@ func serve(t *testing.T, greet bool, reply []byte) string {
 			}
 			hello := make([]byte, 10)
 			io.ReadFull(conn, hello)
-			if greet {
+			if sendHello {
 				conn.Write(hello[6:])
 			}
 			conn.Write(reply)

@@ -72,7 +72,7 @@ type Table[P any] struct {
 // NewTable returns a table without processes.
 func NewTable[P any]() *Table[P] { return &Table[P]{killed: make(chan struct{})} }
 
-// StartAll starts a round. It starts no process after one that is refused.
+// StartAll starts a round. After a refusal it starts no further process.
 func (t *Table[P]) StartAll(specs []process.Spec) ([]P, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()

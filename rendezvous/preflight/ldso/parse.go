@@ -68,7 +68,7 @@ func parse(out string) Answer {
 		line = strings.TrimSuffix(line, "\n")
 		if pid, text, ok := strings.Cut(line, ":\t"); ok && pid != "" && strings.Trim(pid, " 0123456789") == "" {
 			p.debug(text)
-		} else if name, why, ok := cut(line, "ERROR: ld.so: object '", "' from ", " cannot be preloaded"); ok {
+		} else if name, why, ok := splitLine(line, "ERROR: ld.so: object '", "' from ", " cannot be preloaded"); ok {
 			why = strings.TrimPrefix(strings.TrimSuffix(why, ": ignored."), " (")
 			p.fail(name, cmp.Or(strings.TrimSuffix(why, ")"), absent))
 		} else if name, ok := strings.CutSuffix(line, " => not found"); ok {
@@ -83,7 +83,7 @@ func parse(out string) Answer {
 }
 
 // splitLine splits "BEGIN name MIDDLE ... END rest".
-func cut(line, begin, middle, end string) (name, rest string, ok bool) {
+func splitLine(line, begin, middle, end string) (name, rest string, ok bool) {
 	line, ok = strings.CutPrefix(line, begin)
 	name, line, found := strings.Cut(line, middle)
 	_, rest, last := strings.Cut(line, end)
@@ -97,7 +97,7 @@ type parser struct {
 
 // debug reads a line of LD_DEBUG.
 func (p *parser) debug(line string) {
-	if name, by, ok := cut(line, "file=", " [", "];  needed by "); ok {
+	if name, by, ok := splitLine(line, "file=", " [", "];  needed by "); ok {
 		if i := strings.LastIndex(by, " ["); i >= 0 && len(p.Requests) < maxRequests {
 			p.Requests = append(p.Requests, Request{Name: name, By: by[:i]})
 		}

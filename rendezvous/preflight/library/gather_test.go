@@ -272,7 +272,7 @@ func BenchmarkGather(b *testing.B) {
 }
 
 // TestBrokenNCCL checks that a library which workers may not read, or which
-// would crash them, counts as one that cannot be loaded. A library that lacks
+// would crash them, counts as a library that cannot be loaded. A library that lacks
 // only its tail counts, too, because it was copied badly.
 func TestBrokenNCCL(t *testing.T) {
 	const wheel = venvSite + "/nvidia/nccl/lib/libnccl.so.2"

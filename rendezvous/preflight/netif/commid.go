@@ -24,11 +24,11 @@ func (s search) subnet(id string) commID {
 		return commID{Choice{Unknown: true, Why: "NCCL_COMM_ID=" + id + " names a host, and its subnet decides"}, true}
 	}
 	for _, a := range s.facts.Addresses {
-		own, err := netip.ParseAddr(a.IP)
-		if err != nil || own.Is4() != ip.Is4() {
+		ifaceIP, err := netip.ParseAddr(a.IP)
+		if err != nil || ifaceIP.Is4() != ip.Is4() {
 			continue
 		}
-		if n, err := own.Prefix(a.Bits); err == nil && n.Contains(ip.WithZone("")) {
+		if n, err := ifaceIP.Prefix(a.Bits); err == nil && n.Contains(ip.WithZone("")) {
 			return commID{Choice: Choice{
 				Picked: []Pick{a.pick()},
 				Why:    "NCCL_COMM_ID=" + id + " is in the subnet of " + a.Label + ", which decides instead of NCCL_SOCKET_IFNAME",

@@ -77,11 +77,11 @@ func (f Facts) bindable(text string) (Pick, bool) {
 		return Pick{}, false
 	}
 	for _, a := range f.Addresses {
-		own, err := netip.ParseAddr(a.IP)
+		ifaceIP, err := netip.ParseAddr(a.IP)
 		if err != nil {
 			continue
 		}
-		if own == ip.WithZone("") || own.Is4() && own.IsLoopback() && ip.Is4() && ip.IsLoopback() {
+		if ifaceIP == ip.WithZone("") || ifaceIP.Is4() && ifaceIP.IsLoopback() && ip.Is4() && ip.IsLoopback() {
 			p := a.pick()
 			p.IP = text
 			return p, true

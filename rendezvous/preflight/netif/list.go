@@ -89,7 +89,7 @@ func (l List) String() string {
 }
 
 // atoi reads a number as C does: blanks, a sign, digits, and it ignores the
-// rest. A number too large for a port becomes one that no port has.
+// rest. A number too large for a port becomes a number that no port has.
 func atoi(s string) int {
 	s = strings.TrimLeft(s, " \t\n\v\f\r")
 	sign := 1

@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// reachable is an address by which other nodes might reach this one.
+// reachable is an address by which other nodes might reach this node.
 type reachable struct {
 	addr  netip.Addr
 	pick  Pick

@@ -18,8 +18,7 @@ var (
 	fuzzHello = hello{id: "a", size: 100}
 )
 
-// FuzzHello checks that an accepted hello is one that an agent of the job
-// wrote.
+// FuzzHello checks that only the hello of an agent of the job is accepted.
 func FuzzHello(f *testing.F) {
 	f.Add(fuzzHello.encode(fuzzKey))
 	f.Add(hello{}.encode(fuzzKey))

@@ -13,15 +13,15 @@ import (
 const maxSentences = 4
 
 // finding returns the finding about the bad cells; none without evidence.
-func (e *evidence) finding(say phrases, consequence string) []preflight.Finding {
+func (e *evidence) finding(texts phrases, consequence string) []preflight.Finding {
 	if e == nil {
 		return nil
 	}
 	faults := e.explain()
 	for i := range faults {
-		faults[i].both = faults[i].both || say.undirected
+		faults[i].both = faults[i].both || texts.undirected
 	}
-	w := describer{evidence: e, say: say, names: e.Names()}
+	w := describer{evidence: e, texts: texts, names: e.Names()}
 	var text []string
 	for i, g := range w.groupAlike(faults) {
 		if i == maxSentences {
@@ -45,7 +45,7 @@ func (e *evidence) finding(say phrases, consequence string) []preflight.Finding 
 // describer describes faults in words.
 type describer struct {
 	*evidence
-	say   phrases
+	texts phrases
 	names []string
 }
 
@@ -77,7 +77,7 @@ func (w *describer) list(points []int) string {
 // results returns ": " and the results of a fault's cells, the most frequent
 // first; "" if the phrases say it.
 func (w *describer) results(f fault) string {
-	if w.say.undirected {
+	if w.texts.undirected {
 		return ""
 	}
 	count := map[preflight.Result]int{}
@@ -148,29 +148,29 @@ func (w *describer) sentence(alike []fault) string {
 	}
 	switch from, to := f.from, f.to; {
 	case f.islands != nil:
-		return fmt.Sprintf(w.say.groups, len(f.islands)) + why
+		return fmt.Sprintf(w.texts.groups, len(f.islands)) + why
 	case points != nil && f.both:
-		return fmt.Sprintf(w.say.point, w.list(points)) + why
+		return fmt.Sprintf(w.texts.point, w.list(points)) + why
 	case points != nil && from.kind == anyNode:
-		return fmt.Sprintf(w.say.toPoint, w.list(points)) + why
+		return fmt.Sprintf(w.texts.toPoint, w.list(points)) + why
 	case points != nil:
-		return fmt.Sprintf(w.say.fromPoint, w.list(points)) + why
+		return fmt.Sprintf(w.texts.fromPoint, w.list(points)) + why
 	case from.kind == anyNode:
-		return w.say.everywhere + why
+		return w.texts.everywhere + why
 	case f.isPair() && f.both:
-		return fmt.Sprintf(w.say.pair, w.name(from.id), w.name(to.id)) + why
+		return fmt.Sprintf(w.texts.pair, w.name(from.id), w.name(to.id)) + why
 	case f.isPair() && w.works(to.id, from.id):
-		return fmt.Sprintf(w.say.oneWay, w.name(from.id), w.name(to.id)) + ", though the other direction works" + why
+		return fmt.Sprintf(w.texts.oneWay, w.name(from.id), w.name(to.id)) + ", though the other direction works" + why
 	case f.isPair():
-		return fmt.Sprintf(w.say.oneWay, w.name(from.id), w.name(to.id)) + why
+		return fmt.Sprintf(w.texts.oneWay, w.name(from.id), w.name(to.id)) + why
 	case from == to:
-		return w.say.between + " within " + w.nets[from.id] + why
-	case f.both && w.say.undirected:
-		return w.say.between + " between " + w.side(from) + " and " + w.side(to) + why
+		return w.texts.between + " within " + w.nets[from.id] + why
+	case f.both && w.texts.undirected:
+		return w.texts.between + " between " + w.side(from) + " and " + w.side(to) + why
 	case f.both:
-		return w.say.between + " between " + w.side(from) + " and " + w.side(to) + ", in neither direction" + why
+		return w.texts.between + " between " + w.side(from) + " and " + w.side(to) + ", in neither direction" + why
 	default:
-		return w.say.between + " from " + w.side(from) + " to " + w.side(to) + why
+		return w.texts.between + " from " + w.side(from) + " to " + w.side(to) + why
 	}
 }
 
@@ -239,19 +239,19 @@ func (w *describer) values(faults []fault) []preflight.Value {
 				add(fmt.Sprintf("group %d", i+1), len(g) < len(f.islands[0]), g...)
 			}
 		case isPoint && f.both:
-			add(w.say.node.point+why, true, w.points[id].node)
+			add(w.texts.node.point+why, true, w.points[id].node)
 		case isPoint && from.kind == anyNode:
-			add(w.say.node.toPoint+why, true, w.points[id].node)
+			add(w.texts.node.toPoint+why, true, w.points[id].node)
 		case isPoint:
-			add(w.say.node.fromPoint+why, true, w.points[id].node)
+			add(w.texts.node.fromPoint+why, true, w.points[id].node)
 		case from.kind == anyNode:
-			add(w.say.everywhere+why, false, w.members(0)...)
-		case f.isPair() && w.say.undirected:
-			add(w.say.node.point, true, w.points[from.id].node, w.points[to.id].node)
+			add(w.texts.everywhere+why, false, w.members(0)...)
+		case f.isPair() && w.texts.undirected:
+			add(w.texts.node.point, true, w.points[from.id].node, w.points[to.id].node)
 		case f.isPair() && f.both:
-			add(fmt.Sprintf(w.say.node.pair, w.name(to.id))+why, true, w.points[from.id].node)
+			add(fmt.Sprintf(w.texts.node.pair, w.name(to.id))+why, true, w.points[from.id].node)
 		case f.isPair():
-			add(fmt.Sprintf(w.say.node.oneWay, w.name(to.id))+why, true, w.points[from.id].node)
+			add(fmt.Sprintf(w.texts.node.oneWay, w.name(to.id))+why, true, w.points[from.id].node)
 		default:
 			for _, s := range []side{from, to} {
 				if s.kind == oneNet {

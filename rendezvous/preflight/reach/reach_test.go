@@ -22,7 +22,7 @@ func TestReachNamesWhatIsBroken(t *testing.T) {
 	two := []simnode{{"eth0 10.37.8.72/24"}, {"eth1 10.37.12.78/24"}}
 	halves := []simnode{{"eth0 10.37.8.1/24"}, {"eth0 10.37.8.2/24"}, {"eth1 10.37.12.3/24"}, {"eth1 10.37.12.4/24"}}
 	three := []simnode{{"eth0 10.0.0.1/24"}, {"eth0 10.0.0.2/24"}, {"eth0 10.0.0.3/24"}}
-	hit := func(what func(from, to int) bool, r preflight.Result) func(preflight.Probe) preflight.Result {
+	resultWhere := func(what func(from, to int) bool, r preflight.Result) func(preflight.Probe) preflight.Result {
 		return func(p preflight.Probe) preflight.Result {
 			if what(p.From, p.To) {
 				return r
@@ -39,55 +39,55 @@ func TestReachNamesWhatIsBroken(t *testing.T) {
 		odd     []int
 	}{
 		{
-			"two nodes in two networks", two, hit(func(int, int) bool { return true }, preflight.TimedOut),
+			"two nodes in two networks", two, resultWhere(func(int, int) bool { return true }, preflight.TimedOut),
 			"node0 (eth0 10.37.8.72) and node1 (eth1 10.37.12.78) cannot connect to each other: timed out.", "there is no network that all nodes share",
 			[]int{0},
 		},
 		{
-			"one direction of two", two, hit(func(from, _ int) bool { return from == 0 }, preflight.Refused),
+			"one direction of two", two, resultWhere(func(from, _ int) bool { return from == 0 }, preflight.Refused),
 			"node0 (eth0 10.37.8.72) cannot connect to node1 (eth1 10.37.12.78), though the other direction works: refused.", "",
 			[]int{0},
 		},
 		{
-			"two halves", halves, hit(func(from, to int) bool { return from/2 != to/2 }, preflight.NoRoute),
+			"two halves", halves, resultWhere(func(from, to int) bool { return from/2 != to/2 }, preflight.NoRoute),
 			"No connection between 10.37.8.0/24 and 10.37.12.0/24, in neither direction: no route.", "", nil,
 		},
 		{
-			"the one in another network", append(slices.Clone(three), simnode{"eth1 10.0.9.4/24"}), hit(func(from, to int) bool { return from == 3 || to == 3 }, preflight.NoRoute),
+			"the one in another network", append(slices.Clone(three), simnode{"eth1 10.0.9.4/24"}), resultWhere(func(from, to int) bool { return from == 3 || to == 3 }, preflight.NoRoute),
 			"No connection to or from node3 (eth1 10.0.9.4): no route.", "",
 			[]int{3},
 		},
 		{
-			"a firewall on one node", three, hit(func(_, to int) bool { return to == 1 }, preflight.TimedOut),
+			"a firewall on one node", three, resultWhere(func(_, to int) bool { return to == 1 }, preflight.TimedOut),
 			"No node can connect to node1 (eth0 10.0.0.2): timed out.", "on node1:\n  ip -br addr; nft list ruleset; iptables -S\nwhich route the packets take, on node0:\n  ip route get 10.0.0.2 from 10.0.0.1",
 			[]int{1},
 		},
 		{
-			"a firewall of its own", three, hit(func(from, _ int) bool { return from == 2 }, preflight.Denied),
+			"a firewall of its own", three, resultWhere(func(from, _ int) bool { return from == 2 }, preflight.Denied),
 			"node2 (eth0 10.0.0.3) can connect to no node: denied.", "ask the administrator of node2 to let it open connections",
 			[]int{2},
 		},
 		{
-			"a missing address", three, hit(func(from, _ int) bool { return from == 2 }, preflight.NoAddress),
+			"a missing address", three, resultWhere(func(from, _ int) bool { return from == 2 }, preflight.NoAddress),
 			"node2 (eth0 10.0.0.3) can connect to no node: no address.", "ask the administrator of node2 to give it its address 10.0.0.3 again",
 			[]int{2},
 		},
 		{
-			"one pair", three, hit(func(from, to int) bool { return from == 0 && to == 1 }, preflight.Reset),
+			"one pair", three, resultWhere(func(from, to int) bool { return from == 0 && to == 1 }, preflight.Reset),
 			"node0 (eth0 10.0.0.1) cannot connect to node1 (eth0 10.0.0.2), though the other direction works: reset.", "",
 			[]int{0},
 		},
 		{
-			"everything", three, hit(func(int, int) bool { return true }, preflight.TimedOut),
+			"everything", three, resultWhere(func(int, int) bool { return true }, preflight.TimedOut),
 			"No node can connect to any other: timed out.", "let all TCP ports through", nil,
 		},
 		{
-			"two broken in the same way", slices.Concat(three, []simnode{{"eth0 10.0.0.4/24"}, {"eth0 10.0.0.5/24"}}), hit(func(_, to int) bool { return to == 1 || to == 3 }, preflight.TimedOut),
+			"two broken in the same way", slices.Concat(three, []simnode{{"eth0 10.0.0.4/24"}, {"eth0 10.0.0.5/24"}}), resultWhere(func(_, to int) bool { return to == 1 || to == 3 }, preflight.TimedOut),
 			"No node can connect to node1 (eth0 10.0.0.2), node3 (eth0 10.0.0.4): timed out.", "",
 			[]int{1, 3},
 		},
 		{
-			"a cut within a subnet", spread(8, 1), hit(func(from, to int) bool { return from/4 != to/4 }, preflight.TimedOut),
+			"a cut within a subnet", spread(8, 1), resultWhere(func(from, to int) bool { return from/4 != to/4 }, preflight.TimedOut),
 			"The nodes fall into 2 groups with no connection between them: timed out.", "", nil,
 		},
 	}

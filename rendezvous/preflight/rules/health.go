@@ -267,10 +267,10 @@ func checkGPUMemory(f *preflight.Fleet) []preflight.Finding {
 		}
 		return strings.Join(what, ", ")
 	})
-	look := preflight.ToShow.Step("what is wrong with them", "nvidia-smi -q -d ECC,ROW_REMAPPER,PAGE_RETIREMENT")
+	show := preflight.ToShow.Step("what is wrong with them", "nvidia-smi -q -d ECC,ROW_REMAPPER,PAGE_RETIREMENT")
 	wornOut, pending := isWornOut.nodes(f), isPending.nodes(f)
-	return append(preflight.IfAny(pending, preflight.Finding{Text: "The memory of GPUs that the job will use has errors.", Steps: append(isPending.nvidiaSMI(f, preflight.Marked(pending), "reset them when no process uses them", "--gpu-reset"), look)}),
-		preflight.IfAny(wornOut, preflight.Finding{Text: "The memory of GPUs that the job will use is worn out.", Steps: []preflight.Step{preflight.ByHand.Step("ask the administrator of " + f.NamesOf(preflight.Marked(wornOut)) + " to replace the GPUs"), look}})...)
+	return append(preflight.IfAny(pending, preflight.Finding{Text: "The memory of GPUs that the job will use has errors.", Steps: append(isPending.nvidiaSMI(f, preflight.Marked(pending), "reset them when no process uses them", "--gpu-reset"), show)}),
+		preflight.IfAny(wornOut, preflight.Finding{Text: "The memory of GPUs that the job will use is worn out.", Steps: []preflight.Step{preflight.ByHand.Step("ask the administrator of " + f.NamesOf(preflight.Marked(wornOut)) + " to replace the GPUs"), show}})...)
 }
 
 func checkLinks(f *preflight.Fleet) []preflight.Finding {

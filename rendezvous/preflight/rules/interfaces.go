@@ -277,14 +277,14 @@ func checkRunning(f *preflight.Fleet) []preflight.Finding {
 		}
 		return ""
 	})
-	look := preflight.ToShow.Step("which interfaces have a carrier", "ip -br link")
+	show := preflight.ToShow.Step("which interfaces have a carrier", "ip -br link")
 	repair := func(values []preflight.Value) preflight.Step {
 		return preflight.ByHand.Step("ask the administrator of " + f.NamesOf(preflight.Marked(values)) + " to look at the cable, the transceiver and the switch port")
 	}
 	all := preflight.WithSteps(preflight.IfAny(named, preflight.Finding{Text: "An interface that the user named has no carrier."}), func() []preflight.Step {
-		return preflight.Either([]preflight.Step{repair(named), look}, f.Proposal()...)
+		return preflight.Either([]preflight.Step{repair(named), show}, f.Proposal()...)
 	})
-	return append(all, preflight.IfAny(slaves, preflight.Finding{Text: "A slave of a bond has no carrier; the bond is slower, or has no reserve.", Steps: []preflight.Step{repair(slaves), look}})...)
+	return append(all, preflight.IfAny(slaves, preflight.Finding{Text: "A slave of a bond has no carrier; the bond is slower, or has no reserve.", Steps: []preflight.Step{repair(slaves), show}})...)
 }
 
 // ifaceRules returns I14: whether --iface fits every node.
