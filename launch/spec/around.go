@@ -198,10 +198,12 @@ func (in *input) checkAllocation(s *Spec, nnodes value) {
 	}
 	switch {
 	case found.Kind == surroundings.SlurmBatch && found.Nodes > 1 && !nnodes.given:
-		in.fail("%s has %d nodes, and without srun gorun runs on one of them: use srun, as in `srun %s`, or --nnodes 1 for this node alone",
-			found.Name, found.Nodes, in.line())
+		in.fail("%s has %d nodes, and without srun gorun runs on one of them: use srun, as in `%s %s`, or --nnodes 1 for this node alone",
+			found.Name, found.Nodes, found.Srun, in.line())
 	case found.Kind == surroundings.Kubernetes && !nnodes.given:
 		s.note("%s runs as a job of its own, since nothing says how many pods belong together: set GORUN_NNODES to the number of pods, or to 1", found.Name)
+	case found.Kind == surroundings.SlurmStep && found.Allocated > found.Nodes && !in.fromUser("nnodes").given:
+		s.note("the Slurm job has %d nodes, and %s %d of them; %s takes all", found.Allocated, found.Name, found.Nodes, found.Srun)
 	case found.Nodes > s.MaxNodes:
 		s.note("%s has %d nodes, and the job uses %d of them (%s)", found.Name, found.Nodes, s.MaxNodes, nnodes.from)
 	}

@@ -38,7 +38,7 @@ func pod() surroundings.Surroundings {
 
 func batch(nodes int) surroundings.Surroundings {
 	return surroundings.Surroundings{
-		Kind: surroundings.SlurmBatch, Name: "Slurm job 12", Nodes: nodes, Task: surroundings.Task{Count: 1},
+		Kind: surroundings.SlurmBatch, Name: "Slurm job 12", Nodes: nodes, Allocated: nodes, Srun: "srun", Task: surroundings.Task{Count: 1},
 		Values: map[string]surroundings.Value{"rdzv_id": {Text: "12", From: "SLURM_JOB_ID"}},
 	}
 }
@@ -118,6 +118,25 @@ func TestReportOn(t *testing.T) {
 		s, err := Raw{Flags: flags{"report_on": tt.flag}, Command: []string{"train.py"}, Surroundings: found(tt.around)}.Resolve(func(string) (string, bool) { return "", false })
 		if s.ReportOn != tt.want || (err == nil) != (tt.want != "") {
 			t.Errorf("%s, %q: %q, %v", tt.around.Name, tt.flag, s.ReportOn, err)
+		}
+	}
+}
+
+// TestStepOfFewerNodes checks the line of a step that leaves nodes of its job idle.
+func TestStepOfFewerNodes(t *testing.T) {
+	around := slurmStep()
+	around.Allocated, around.Srun = 6, "srun --het-group=0-1"
+	for nnodes, want := range map[string][]string{
+		"":  {"the Slurm job has 6 nodes, and Slurm step 12.0 4 of them; srun --het-group=0-1 takes all"},
+		"4": nil,
+	} {
+		r := Raw{Flags: flags{"nnodes": nnodes}, Command: []string{"train.py"}, Surroundings: found(around)}
+		if nnodes == "" {
+			r.Flags = nil
+		}
+		s, err := r.Resolve(func(string) (string, bool) { return "", false })
+		if err != nil || !slices.Equal(s.Notes, want) {
+			t.Errorf("--nnodes %q: %q, %v; want %q", nnodes, s.Notes, err, want)
 		}
 	}
 }

@@ -20,6 +20,7 @@ func slurmStep(r *reader, _ Host) Surroundings {
 		Nodes:    r.number("SLURM_STEP_NUM_NODES", 1, largest),
 		Restarts: r.optional("SLURM_RESTART_COUNT", 0, largest, 0),
 	}
+	s.Allocated, s.Srun = r.slurmNodes()
 	node := r.number("SLURM_NODEID", 0, s.Nodes-1)
 	tasks, err := countOf(r.text("SLURM_STEP_TASKS_PER_NODE"), node)
 	if err != nil {
@@ -61,15 +62,32 @@ func slurmBatch(r *reader, _ Host) Surroundings {
 	job := r.slurmJob()
 	s := Surroundings{
 		Kind: SlurmBatch, Name: "Slurm job " + short(job),
-		Nodes:    r.number("SLURM_JOB_NUM_NODES", 1, largest),
 		Restarts: r.optional("SLURM_RESTART_COUNT", 0, largest, 0),
 		Task:     Task{Count: 1},
 		Values:   map[string]Value{"rdzv_id": {job, "SLURM_JOB_ID"}},
 	}
+	s.Allocated, s.Srun = r.slurmNodes()
+	s.Nodes = s.Allocated
 	if r.has("SLURM_PROCID") { // not in the shell of salloc, which may run on a login node
 		s.Values["nproc_per_node"] = r.slurmWorkers(1)
 	}
 	return s
+}
+
+// maxComponents bounds the components of a heterogeneous job; Slurm allows 128.
+const maxComponents = 128
+
+// slurmNodes returns the number of nodes of the job, and the srun that takes all of
+// them: a heterogeneous job has components, and srun alone takes the first.
+func (r *reader) slurmNodes() (nodes int, srun string) {
+	components := r.optional("SLURM_HET_SIZE", 0, maxComponents, 0)
+	for i := range components {
+		nodes += r.optional(fmt.Sprintf("SLURM_JOB_NUM_NODES_HET_GROUP_%d", i), 1, largest, 0)
+	}
+	if components > 1 && nodes > 1 {
+		return nodes, fmt.Sprintf("srun --het-group=0-%d", components-1)
+	}
+	return r.optional("SLURM_JOB_NUM_NODES", 1, largest, 0), "srun"
 }
 
 // slurmJob returns the id of the job. The components of a heterogeneous job have ids

@@ -36,8 +36,13 @@ type Surroundings struct {
 	// Values holds the values of flags by spec's name: nnodes, node_rank, rdzv_id,
 	// rdzv_endpoint, nproc_per_node.
 	Values map[string]Value
-	// Nodes is the number of nodes of the allocation; 0: unknown.
+	// Nodes is the number of nodes on which gorun was started; 0: unknown. For a batch
+	// script it is that of the allocation.
 	Nodes int
+	// Allocated is the number of nodes that Slurm gave to the whole job, and Srun the
+	// words that start a program on all of them; 0: unknown.
+	Allocated int
+	Srun      string
 	// Host is the scheduler's name of this node, and Peer that of another node of the
 	// job; "": unknown, or there is none.
 	Host, Peer string

@@ -149,3 +149,23 @@ func TestSlurmPort(t *testing.T) {
 		}
 	}
 }
+
+// TestSlurmAllocation checks the number of nodes of the whole job, and what takes them.
+func TestSlurmAllocation(t *testing.T) {
+	const het = "SLURM_HET_SIZE=2 SLURM_JOB_NUM_NODES_HET_GROUP_0=1 SLURM_JOB_NUM_NODES_HET_GROUP_1=2 "
+	for _, tt := range []struct {
+		env   string
+		nodes int
+		srun  string
+	}{
+		{step, 4, "srun"},
+		{step + het, 3, "srun --het-group=0-1"},
+		{"SLURM_JOB_ID=12 SLURM_JOB_NUM_NODES=2", 2, "srun"},
+		{"SLURM_JOB_ID=12 SLURM_JOB_NUM_NODES=1 " + het, 3, "srun --het-group=0-1"},
+	} {
+		s, err := Find(env(tt.env), Host{})
+		if err != nil || s.Allocated != tt.nodes || s.Srun != tt.srun {
+			t.Errorf("%s: %d nodes by %q, %v", tt.env, s.Allocated, s.Srun, err)
+		}
+	}
+}
