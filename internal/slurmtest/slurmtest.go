@@ -27,9 +27,12 @@ import (
 
 // Options of a cluster.
 type Options struct {
-	Nodes    int // n1, n2, ...; at most 64; 0: 4
+	Nodes    int // n1, n2, ... in the partition all; at most 63; 0: 4
 	GPUs     int // of each node, which exist for Slurm only
 	KillWait int // seconds; 0: 6
+	// Preempt adds a node, the last one, in the partitions low and urgent. Jobs of
+	// urgent take it away from those of low.
+	Preempt bool
 }
 
 // cpus is the number of CPUs of each node, which may exceed those of the machine.
@@ -130,18 +133,26 @@ func (c *Cluster) start() error {
 	if err := c.daemon("slurmctld", "-D", "-c", "-f", c.Conf); err != nil {
 		return err
 	}
-	for i := range c.opts.Nodes {
+	for i := range c.nodes() {
 		script := `mount --bind "$1" /etc/hosts && hostname "$2" && exec "$3" -D -f "$4" -N "$2"`
 		if err := c.daemon("unshare", "--uts", "--mount", "sh", "-c", script, "sh", path("hosts"), nodeName(i), find("slurmd"), c.Conf); err != nil {
 			return err
 		}
 	}
 	return c.waitFor("every node is idle", func(ctx context.Context) bool {
-		cmd := exec.CommandContext(ctx, "sinfo", "-h", "-p", "all", "-N", "-t", "idle", "-o", "%N")
+		cmd := exec.CommandContext(ctx, "sinfo", "-h", "-N", "-t", "idle", "-o", "%N")
 		cmd.Env = c.Env()
 		out, err := cmd.Output()
-		return err == nil && len(strings.Fields(string(out))) == c.opts.Nodes
+		return err == nil && len(slices.Compact(strings.Fields(string(out)))) == c.nodes()
 	})
+}
+
+// nodes returns the number of all nodes.
+func (c *Cluster) nodes() int {
+	if c.opts.Preempt {
+		return c.opts.Nodes + 1
+	}
+	return c.opts.Nodes
 }
 
 func nodeName(i int) string { return fmt.Sprintf("n%d", i+1) }
@@ -173,7 +184,7 @@ func (c *Cluster) writeFiles() error {
 	if c.opts.GPUs > 0 {
 		gres = fmt.Sprintf(" Gres=gpu:fake:%d", c.opts.GPUs)
 	}
-	for i := range c.opts.Nodes {
+	for i := range c.nodes() {
 		addr := c.net + strconv.Itoa(i+1)
 		hosts += addr + " " + nodeName(i) + "\n"
 		nodes += fmt.Sprintf("NodeName=%s NodeAddr=%s Port=%d CPUs=%d RealMemory=1000 State=UNKNOWN%s\n", nodeName(i), addr, c.port+1+i, cpus, gres)
@@ -201,8 +212,6 @@ SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU
 SchedulerType=sched/backfill
 SchedulerParameters=bf_interval=1,sched_interval=1
-PreemptType=preempt/partition_prio
-PreemptMode=REQUEUE
 SlurmdParameters=config_overrides
 MpiDefault=none
 ReturnToService=2
@@ -214,11 +223,13 @@ MessageTimeout=20
 TreeWidth=64
 GresTypes=gpu
 RequeueExit=%d
-`, host, c.port, c.dir, c.opts.KillWait, RequeueExit) + nodes + fmt.Sprintf(`PartitionName=all Nodes=n[1-%d] Default=YES MaxTime=INFINITE State=UP PriorityTier=1
-PartitionName=urgent Nodes=n[1-%[1]d] MaxTime=INFINITE State=UP PriorityTier=10
+`, host, c.port, c.dir, c.opts.KillWait, RequeueExit) + nodes + fmt.Sprintf(`PartitionName=all Nodes=n[1-%d] Default=YES MaxTime=INFINITE State=UP
 `, c.opts.Nodes)
-	if c.opts.Nodes == 1 {
-		conf = strings.ReplaceAll(conf, "n[1-1]", "n1")
+	if c.opts.Preempt {
+		last := nodeName(c.nodes() - 1)
+		conf += "PreemptType=preempt/partition_prio\nPreemptMode=REQUEUE\n" +
+			"PartitionName=low Nodes=" + last + " MaxTime=INFINITE State=UP PriorityTier=1\n" +
+			"PartitionName=urgent Nodes=" + last + " MaxTime=INFINITE State=UP PriorityTier=10\n"
 	}
 	gresConf, err := c.makeGPUs()
 	if err != nil {
