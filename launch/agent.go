@@ -18,6 +18,7 @@ import (
 
 	"github.com/gorun/gorun/internal/accept"
 	"github.com/gorun/gorun/internal/term"
+	"github.com/gorun/gorun/launch/check"
 	"github.com/gorun/gorun/launch/console"
 	"github.com/gorun/gorun/launch/logs"
 	"github.com/gorun/gorun/launch/meet"
@@ -61,7 +62,7 @@ type agent struct {
 
 // checker is the part of a [check.Checker] that the loop uses.
 type checker interface {
-	Start(ctx context.Context, node rendezvous.Node)
+	Start(ctx context.Context, node rendezvous.Node, trust check.Trust)
 	Compare(ctx context.Context, c rendezvous.Compare)
 	Answer(ctx context.Context, c rendezvous.Ask)
 }

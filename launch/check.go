@@ -18,7 +18,7 @@ func (a *agent) prepareCheck(ctx context.Context) error {
 	if err := check.ValidateIgnore(sp.Ignore); err != nil {
 		return &UsageError{Err: err}
 	}
-	policy := check.Policy{Checks: sp.Checks, Conflict: sp.Env.Conflict, Trusted: sp.Trusted, MaxNodes: sp.MaxNodes}
+	policy := check.Policy{Checks: sp.Checks, Conflict: sp.Env.Conflict, MaxNodes: sp.MaxNodes}
 	gpu := a.placement.Driver.HasDriver()
 	wrapper, parseErr := a.build.wrapper()
 	if !policy.Needed(gpu || wrapper.Loses() || parseErr != nil || len(wrapper.Forced(nil)) > 0) {
@@ -26,7 +26,7 @@ func (a *agent) prepareCheck(ctx context.Context) error {
 	}
 	s := a.build.subject
 	o := check.Options{
-		Policy: policy, Ports: probe.Ports{Lo: sp.Ports.Lo, Hi: sp.Ports.Hi}, Env: a.opts.Env, Request: a.env.request, Key: a.secrets.probeKey(sp.RunID), Post: a.events.post, Wait: &a.wg,
+		Policy: policy, Ports: probe.Ports{Lo: sp.Ports.Lo, Hi: sp.Ports.Hi}, Env: a.opts.Env, Request: a.env.request, Post: a.events.post, Wait: &a.wg,
 		Console: a.console, Quiet: a.opts.leavesJobLinesToFirst(), OnFindings: a.status.SetFindings, Pool: a.pool,
 		Facts: gather.Options{
 			Program: preflight.Program{Title: s.Title, Path: s.Path, Script: s.Script, Python: s.Python, Args: s.Args, Dir: s.Dir},
@@ -53,7 +53,7 @@ func (a *agent) wrapperSource(p wrap.Prefix, parseErr error) wrap.Source {
 			Say: a.console.Say,
 		},
 		Node: wrap.Node{
-			Env: a.opts.Env, Base: a.env.local().ExpectedBase(), Role: sp.Role, Request: a.env.request, Trusted: sp.Trusted,
+			Env: a.opts.Env, Base: a.env.local().ExpectedBase(), Role: sp.Role, Request: a.env.request, Trusted: a.secrets.run.Given() || a.secrets.handout != nil,
 			Placed: place.Names(), Devices: a.placement.VariableNames,
 		},
 	}

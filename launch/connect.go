@@ -12,7 +12,12 @@ import (
 	"time"
 
 	"github.com/gorun/gorun/internal/environ"
+	"github.com/gorun/gorun/launch/check"
+	"github.com/gorun/gorun/launch/handout"
 	"github.com/gorun/gorun/launch/meet"
+	"github.com/gorun/gorun/launch/munge"
+	"github.com/gorun/gorun/launch/spec"
+	"github.com/gorun/gorun/launch/spec/surroundings"
 	"github.com/gorun/gorun/rendezvous"
 	"github.com/gorun/gorun/rendezvous/drive"
 	"github.com/gorun/gorun/rendezvous/secret"
@@ -21,7 +26,9 @@ import (
 // secrets holds the keys of this agent.
 type secrets struct {
 	given secret.Secret // the user's secret, for gorun status
-	run   secret.Secret // the secret of this run
+	run   secret.Secret // the secret of this run: the user's, or one that the nodes have made; known when the session is open
+
+	handout *handout.Party // gives the nodes a secret; nil: no node asks
 }
 
 // findSecret takes the secret out of the environment. So no process that this agent
@@ -43,13 +50,41 @@ func (a *agent) findSecret(ctx context.Context) error {
 			return fmt.Errorf("cannot use the secret of this machine's nodes: %w", err)
 		}
 	}
-	a.secrets = secrets{s, s.For(a.opts.Spec.RunID)}
-	a.opts.Spec.Trusted = s.Given()
+	a.secrets = secrets{given: s, run: s.For(a.opts.Spec.RunID)}
 	a.opts.Env = slices.DeleteFunc(slices.Clone(a.opts.Env), func(kv string) bool { return strings.HasPrefix(kv, secret.Env+"=") })
 	if warning != "" && a.opts.printsWarnings() {
 		a.note(warning)
 	}
+	a.handOutSecret(ctx)
 	return nil
+}
+
+// handOutSecret prepares that the nodes of a Slurm step get a secret from the first of
+// them if the user gives none. The tasks of a step belong to one user, and Slurm's nodes
+// have one munge key, which holds for no other surroundings.
+func (a *agent) handOutSecret(ctx context.Context) {
+	sp := &a.opts.Spec
+	if sp.Surroundings.Kind != surroundings.SlurmStep || a.opts.Local != nil || sp.Backend == spec.EtcdV3 || meet.IsAlone(&sp.Network, sp.MaxNodes) {
+		return
+	}
+	env := a.opts.Env
+	a.secrets.handout = handout.New(handout.Options{
+		RunID: sp.RunID, Env: env, Given: a.secrets.given.Given(), Note: a.console.SayRarely,
+		Refused: func(why string) { a.events.post(rendezvous.Refused{Why: why}) },
+		Find: func(ctx context.Context) (handout.Credentials, error) {
+			m, err := munge.Find(ctx, env, a.table.RunWith)
+			if err != nil {
+				return nil, err
+			}
+			return m, nil
+		},
+	})
+	a.wg.Go(func() { a.secrets.handout.Prepare(ctx) })
+}
+
+// trust returns what the nodes prove to each other.
+func (s *secrets) trust(runID string) check.Trust {
+	return check.Trust{Key: s.probeKey(runID), Secret: s.run.Given()}
 }
 
 // probeKey returns the key that preflight's probes prove to each other. Without a
@@ -66,7 +101,7 @@ func (s *secrets) probeKey(runID string) string {
 func (a *agent) connect(ctx context.Context, identity *rendezvous.Identity) error {
 	sp := &a.opts.Spec
 	o := meet.Options{
-		Network: sp.Network, Node: a.node, Identity: identity, Secret: a.secrets.run, Pool: a.pool, Grace: sp.ShutdownTimeout,
+		Network: sp.Network, Node: a.node, Identity: identity, Secret: a.secrets.run, Handout: a.secrets.handout, Pool: a.pool, Grace: sp.ShutdownTimeout,
 		Quiet: a.opts.shares(), Post: a.events.post, Note: a.console.AnnounceRarely, CommandWith: a.opts.CommandWith,
 		Wait: func(ctx context.Context, what string, f func(context.Context) error) error {
 			_, err := await(ctx, a.base, what, func(ctx context.Context) (struct{}, error) { return struct{}{}, f(ctx) })
@@ -83,9 +118,14 @@ func (a *agent) connect(ctx context.Context, identity *rendezvous.Identity) erro
 		}
 	}
 	s, err := meet.Open(ctx, o)
+	if missing, ok := errors.AsType[*meet.NoSecret](err); ok {
+		return &stopped{a.base.nodeCause(rendezvous.KindRendezvous, missing.Text)}
+	}
 	if err != nil {
 		return err
 	}
+	a.secrets.run = s.Secret
+	sp.Trusted = s.Secret.Given()
 	a.wg.Go(func() { s.Run(ctx) })
 	a.session, a.workers.store, a.node = s, s.Store, s.Node
 	c := s.Config

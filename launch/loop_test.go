@@ -17,6 +17,7 @@ import (
 
 	"github.com/gorun/gorun/internal/environ"
 	"github.com/gorun/gorun/internal/term"
+	"github.com/gorun/gorun/launch/check"
 	"github.com/gorun/gorun/launch/console"
 	"github.com/gorun/gorun/launch/logs"
 	"github.com/gorun/gorun/launch/meet"
@@ -41,7 +42,7 @@ func (noGPUs) HasDriver() bool { return false }
 // fakeChecker refuses every world.
 type fakeChecker struct{ a *agent }
 
-func (c fakeChecker) Start(context.Context, rendezvous.Node) {
+func (c fakeChecker) Start(context.Context, rendezvous.Node, check.Trust) {
 	c.a.events.post(rendezvous.Facts{Body: []byte("{}")})
 }
 
@@ -158,7 +159,7 @@ func (p *testAgent) run(ctx context.Context, net *memory.Net, peers []rendezvous
 	p.events.post(rendezvous.Peers{All: peers})
 	p.events.Put(programBuilt{program: program.Program{Path: "/prog", Argv: func(int) []string { return []string{"prog"} }}, code: 1, err: p.err})
 	if p.check != nil {
-		p.check.Start(ctx, p.node)
+		p.check.Start(ctx, p.node, check.Trust{})
 	}
 	p.watchSignals(ctx)
 	go p.console.Run()

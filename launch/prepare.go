@@ -86,7 +86,7 @@ func (a *agent) prepare(ctx context.Context) (err error) {
 	}
 	time.AfterFunc(statusDelay, func() { a.events.Put(statusDelayElapsed{}) })
 	if a.check != nil {
-		a.check.Start(ctx, a.node)
+		a.check.Start(ctx, a.node, a.secrets.trust(sp.RunID))
 	}
 	if err := a.waitForPlacement(ctx); err != nil {
 		return err

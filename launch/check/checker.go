@@ -24,7 +24,7 @@ import (
 type Policy struct {
 	spec.Checks
 	Conflict envprop.Conflict
-	Trusted  bool // the nodes prove a secret to each other
+	Trusted  bool // the nodes prove a secret to each other; a Checker learns it at Start
 	MaxNodes int
 }
 
@@ -36,7 +36,6 @@ type Options struct {
 	Request envprop.Request // what the user asks of the workers' environment on this node
 	Facts   gather.Options  // Program, Run, GPU and WrapperLoss; Start fills in the others
 	Pool    *accept.Pool    // counts the connections to the probes' ports
-	Key     string          // probes prove it to the nodes of this job; not empty
 
 	Post    func(rendezvous.Event)
 	Console Console
@@ -58,6 +57,7 @@ type Checker struct {
 	stop context.CancelFunc // cancels the last Answer
 	opts Options
 	node rendezvous.Node
+	key  string // Trust.Key
 
 	mu      sync.Mutex
 	shown   map[string]bool // tables and notes that were shown
@@ -91,11 +91,17 @@ func New(o Options) *Checker {
 	return &Checker{opts: o, shown: map[string]bool{}}
 }
 
+// Trust is what the nodes of a job prove to each other.
+type Trust struct {
+	Key    string // probes prove it to the nodes of this job; not empty
+	Secret bool   // it is derived from a secret
+}
+
 // Start gathers the facts of the node, whose addresses are known now. It posts them
 // together with the node's report on its environment. With --preflight off there
 // are no facts.
-func (x *Checker) Start(ctx context.Context, node rendezvous.Node) {
-	x.node = node
+func (x *Checker) Start(ctx context.Context, node rendezvous.Node, trust Trust) {
+	x.node, x.key, x.opts.Trusted = node, trust.Key, trust.Secret
 	x.opts.Wait.Go(func() {
 		env := x.environment(ctx)
 		if x.opts.Preflight == spec.PreflightOff {
@@ -220,7 +226,7 @@ func (x *Checker) setSources(n netif.Facts) {
 func (x *Checker) probeOptions() probe.Options {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	return probe.Options{Key: x.opts.Key, ID: string(x.node.ID), Ports: x.sources, Pool: x.opts.Pool}
+	return probe.Options{Key: x.key, ID: string(x.node.ID), Ports: x.sources, Pool: x.opts.Pool}
 }
 
 // applyIface applies --iface NAME and --iface CIDR on this node.

@@ -88,6 +88,9 @@ func (s *Session) openStatic(ctx context.Context) (backend, error) {
 	}
 	b.node.Addr = at.ip
 	if b.node.NodeRank != 0 {
+		if err := s.findSecret(ctx, n.Endpoints, -1); err != nil {
+			return b, err
+		}
 		b.store = &Store{} // node 0 has the store
 		b.peers = []rendezvous.Peer{{ID: "master", Name: master, Control: master, Endpoint: 0}}
 		return b, nil
@@ -100,8 +103,12 @@ func (s *Session) openStatic(ctx context.Context) (backend, error) {
 	if err != nil {
 		return b, fmt.Errorf("%w%s", err, s.suggestPort(n.Endpoints[0]))
 	}
+	if err := s.findSecret(ctx, n.Endpoints, 0); err != nil {
+		l.Close()
+		return b, err
+	}
 	share := portshare.New(s.opts.Pool.Listen(l))
-	b.control, b.parts = share.GRPC(), []part{share.Serve}
+	b.control, b.parts = share.GRPC(), append([]part{share.Serve}, s.handOut(share)...)
 	b.node.Control, b.node.Endpoint = master, 0 // the address that the others use
 	b.peers = []rendezvous.Peer{{ID: b.node.ID, Name: b.node.Name(), Control: b.node.Control, Endpoint: 0}}
 	b.store, err = s.newStore(at.ip, func() (net.Listener, error) { return share.Others(), nil })
@@ -129,15 +136,31 @@ func (s *Session) openGossip(ctx context.Context) (backend, error) {
 		return b, err
 	}
 	endpoints := endpointTexts(n.Endpoints, "")
-	var key []byte // nil: nothing is encrypted
-	if s.opts.Secret.Given() {
-		k := s.opts.Secret.Key("gossip")
-		key = k[:]
+	key := func() []byte { // nil: nothing is encrypted
+		if !s.Secret.Given() {
+			return nil
+		}
+		k := s.Secret.Key("gossip")
+		return k[:]
+	}
+	listen := func(l net.Listener) net.Listener {
+		l = s.opts.Pool.Listen(l)
+		if s.opts.Handout == nil {
+			return l
+		}
+		share := portshare.New(l)
+		share.GRPC().Close()
+		b.parts = append([]part{share.Serve}, s.handOut(share)...)
+		return sharedPort{share.Others(), l}
 	}
 	g, err := gossip.Open(gossip.Config{
 		ID: b.node.ID, Name: b.node.Name(), RunID: b.node.RunID, Control: b.node.Control, Bind: at.bind,
 		Advertise: at.ip, Endpoints: endpoints, Serves: at.endpoint, Ports: func() []int { return ports(n.Ports) },
-		Key: key, Pool: s.opts.Pool, MaxAgents: max(1024, 4*b.node.Max),
+		Key: func(serves int) ([]byte, error) {
+			err := s.findSecret(ctx, n.Endpoints, serves)
+			return key(), err
+		},
+		Listen: listen, MaxAgents: max(1024, 4*b.node.Max),
 		OtherKey: func(host string) { s.reportOtherSecret(host, false) },
 		Refused:  func(r rendezvous.Refused) { s.opts.Post(r) },
 	})
@@ -150,9 +173,9 @@ func (s *Session) openGossip(ctx context.Context) (backend, error) {
 		local.Announce(net.JoinHostPort(at.ip, strconv.Itoa(g.Port())))
 	}
 	b.endpointCount, b.endpointNames = len(endpoints), strings.Join(endpoints, ", ")
-	b.parts = []part{func(ctx context.Context) error {
+	b.parts = append(b.parts, func(ctx context.Context) error {
 		return g.Run(ctx, func(p rendezvous.Peers) { s.opts.Post(p) })
-	}}
+	})
 	return b, nil
 }
 

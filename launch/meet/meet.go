@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gorun/gorun/internal/accept"
+	"github.com/gorun/gorun/launch/handout"
 	"github.com/gorun/gorun/launch/spec"
 	"github.com/gorun/gorun/rendezvous"
 	"github.com/gorun/gorun/rendezvous/control"
@@ -29,7 +30,8 @@ type Options struct {
 	Network  spec.Network
 	Node     rendezvous.Node      // without addresses
 	Identity *rendezvous.Identity // proves Node.ID; nil: the node is alone
-	Secret   secret.Secret        // secret of this run
+	Secret   secret.Secret        // secret of this run that the user gave
+	Handout  *handout.Party       // gives the nodes a secret, or says that the user gave one; nil: no node asks
 	Pool     *accept.Pool         // counts the connections to every port
 	Grace    time.Duration        // from SIGTERM to SIGKILL
 	Quiet    bool                 // another agent of this machine reports other secrets
@@ -65,6 +67,7 @@ type Session struct {
 	Streams drive.Streams     // nil: the node is alone
 	Fence   rendezvous.Fence  // nil: the backend has none
 	Store   *Store
+	Secret  secret.Secret // secret of this run
 
 	opts  Options
 	parts []part
@@ -99,11 +102,7 @@ func IsAlone(n *spec.Network, most int) bool {
 
 // Open binds this node's ports. The caller must call Run next.
 func Open(ctx context.Context, o Options) (*Session, error) {
-	s := &Session{opts: o, otherSecrets: map[string]bool{}}
-	tls, err := o.Secret.TLS()
-	if err != nil {
-		return nil, err
-	}
+	s := &Session{Secret: o.Secret, opts: o, otherSecrets: map[string]bool{}}
 	openBackend, alone := s.openGossip, IsAlone(&o.Network, o.Node.Max)
 	switch {
 	case alone:
@@ -114,6 +113,13 @@ func Open(ctx context.Context, o Options) (*Session, error) {
 		openBackend = s.openEtcd
 	}
 	b, err := openBackend(ctx)
+	if err != nil {
+		if o.Handout != nil {
+			o.Handout.RemoveFile()
+		}
+		return nil, err
+	}
+	tls, err := s.Secret.TLS()
 	if err != nil {
 		return nil, err
 	}
@@ -150,6 +156,9 @@ func (s *Session) MarkJoined() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.joined = true
+	if s.opts.Handout != nil { // the nodes of the world have the secret
+		s.opts.Handout.MarkJoined()
+	}
 }
 
 // machineConfig returns the network's part of the state machine's configuration.

@@ -17,7 +17,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/gorun/gorun/internal/accept"
 	"github.com/gorun/gorun/internal/term"
 	"github.com/gorun/gorun/rendezvous"
 	"github.com/hashicorp/memberlist"
@@ -34,10 +33,16 @@ type Config struct {
 	Endpoints []string // ip:port or host:port, in the order of preference
 	Serves    int      // index of the endpoint that this agent tries to serve, -1: none
 	Ports     func() []int
-	MaxAgents int          // agents that memberlist may know, including those that left lately; 0: 4096
-	Pool      *accept.Pool // counts the connections to the gossip port; nil: nothing counts them
+	MaxAgents int // agents that memberlist may know, including those that left lately; 0: 4096
 
-	Key []byte // encrypts all messages, 32 bytes; nil: nothing is encrypted
+	// Listen, if not nil, is called with the listener of each gossip port that opens. It
+	// returns the listener of memberlist's streams; closing it closes the port.
+	Listen func(net.Listener) net.Listener
+
+	// Key returns the key that encrypts all messages, 32 bytes, of an agent that is
+	// about to serve an endpoint, or none (-1). Open calls it before it opens a port. If
+	// Key is nil or returns nil, nothing is encrypted.
+	Key func(serves int) ([]byte, error)
 	// OtherKey, if not nil, is called when the agent on a host (a name or an IP address)
 	// has another key than this agent, or when only one of the two has a key. It may be
 	// called often.
@@ -72,6 +77,7 @@ func (t *PortTaken) Error() string {
 type Gossip struct {
 	cfg           Config
 	protocol      int
+	key           []byte // nil: nothing is encrypted
 	list          *memberlist.Memberlist
 	takenEndpoint string          // the endpoint that this agent should serve and whose port it could not bind; "": none
 	ended         context.Context // ends with Run, so that no dial outlives it
@@ -130,6 +136,11 @@ func openAs(cfg Config, v variant) (*Gossip, error) {
 		if cfg.Serves >= 0 && i == 0 {
 			serves = cfg.Serves
 		}
+		if cfg.Key != nil && (i == 0 || g.cfg.Serves != serves) {
+			if g.key, err = cfg.Key(serves); err != nil {
+				return nil, err
+			}
+		}
 		g.cfg.Serves = serves // other agents may connect as soon as the port is open
 		if err = g.create(port, serves, v.tune); err == nil {
 			return g, nil
@@ -174,11 +185,11 @@ func (g *Gossip) create(port, serves int, tune func(*memberlist.Config)) error {
 	c.PushPullInterval = 10 * time.Second
 	c.EnableCompression = false // little to gain on packets of 1,400 bytes; the filter drops compressed messages
 	c.Logger = log.New(&keyMismatchLog{g.cfg.OtherKey}, "", 0)
-	if g.cfg.Key != nil { // both ways: GossipVerifyIncoming and GossipVerifyOutgoing are on
-		c.SecretKey = g.cfg.Key
+	if g.key != nil { // both ways: GossipVerifyIncoming and GossipVerifyOutgoing are on
+		c.SecretKey = g.key
 	}
-	f := &filter{encrypts: g.cfg.Key != nil, maxStates: 4 * g.cfg.MaxAgents}
-	t, err := bind(g.ended, g.cfg.Bind, port, f, g.cfg.Pool)
+	f := &filter{encrypts: g.key != nil, maxStates: 4 * g.cfg.MaxAgents}
+	t, err := g.bind(port, f)
 	if err != nil {
 		return err
 	}

@@ -33,7 +33,7 @@ func (h *hostList) has(host string) bool {
 func keyed(key byte, i int, endpoints ...string) (Config, *hostList) {
 	c, h := config(i, endpoints...), &hostList{}
 	if c.OtherKey = h.add; key != 0 {
-		c.Key = bytes.Repeat([]byte{key}, 32)
+		c.Key = func(int) ([]byte, error) { return bytes.Repeat([]byte{key}, 32), nil }
 	}
 	return c, h
 }
@@ -118,7 +118,7 @@ func TestOtherProgramHasNoOtherKey(t *testing.T) {
 			at := freePort(t, "127.0.0.1")
 			first := config(1, at)
 			reported := make(chan string, 100)
-			first.Serves, first.Key, first.OtherKey = 0, key, func(host string) { reported <- host }
+			first.Serves, first.Key, first.OtherKey = 0, func(int) ([]byte, error) { return key, nil }, func(host string) { reported <- host }
 			open(t, first)
 			for _, junk := range []string{"\x16\x03\x01\x02\x00\x01", "GET / HTTP/1.1\r\n\r\n", "\n\n\n\n\n\n\n\n", "\x00\x00\x00\x00", "\x06junk of a scanner"} {
 				c, err := net.Dial("tcp", at)

@@ -8,7 +8,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gorun/gorun/internal/accept"
 	"github.com/hashicorp/memberlist"
 )
 
@@ -34,10 +33,13 @@ const receiveBuffer = 2 << 20
 
 // bind opens a TCP and a UDP port of the same number. The port that the kernel
 // chooses for TCP (port 0) may be taken for UDP, so bind tries again.
-func bind(ended context.Context, addr string, port int, f *filter, pool *accept.Pool) (t *transport, err error) {
+func (g *Gossip) bind(port int, f *filter) (t *transport, err error) {
 	for try := 0; try < 10 && (try == 0 || port == 0); try++ {
-		if t, err = bindOnce(addr, port); err == nil {
-			t.ended, t.filter, t.tcp = ended, f, pool.Listen(t.tcp)
+		if t, err = bindOnce(g.cfg.Bind, port); err == nil {
+			t.ended, t.filter = g.ended, f
+			if g.cfg.Listen != nil {
+				t.tcp = g.cfg.Listen(t.tcp)
+			}
 			t.packets, t.streams, t.closed = make(chan *memberlist.Packet), make(chan net.Conn), make(chan struct{})
 			t.wg.Go(t.acceptStreams)
 			t.wg.Go(t.readPackets)

@@ -1,6 +1,6 @@
-// Package portshare serves two protocols on one port: gRPC's HTTP/2, over TLS or not,
-// and whatever else connects. It distinguishes them by the first byte that a client
-// sends. All protocols here have clients that send first.
+// Package portshare serves several protocols on one port: gRPC's HTTP/2, over TLS or
+// not, one that the caller names, and whatever else connects. It distinguishes them by
+// the first byte that a client sends. All protocols here have clients that send first.
 package portshare
 
 import (
@@ -17,10 +17,12 @@ import (
 // one is closed.
 const firstByte = 30 * time.Second
 
-// Share is one listening port seen as two listeners.
+// Share is one listening port seen as several listeners.
 type Share struct {
-	l    net.Listener
-	grpc *listener
+	l     net.Listener
+	grpc  *listener
+	extra *listener // nil: there is no other protocol
+	first byte      // begins each connection of extra
 
 	mu     sync.Mutex
 	others *listener
@@ -39,6 +41,13 @@ func (s *Share) newListener() *listener {
 
 // GRPC returns the listener of connections that open with HTTP/2's preface or as TLS.
 func (s *Share) GRPC() net.Listener { return s.grpc }
+
+// Beginning returns the listener of connections whose first byte is first. It must be
+// called before Serve, and once.
+func (s *Share) Beginning(first byte) net.Listener {
+	s.extra, s.first = s.newListener(), first
+	return s.extra
+}
 
 // Others returns a fresh listener for all other connections and closes the listener that
 // it returned before. A connection that comes while it is closed is closed too.
@@ -64,6 +73,9 @@ func (s *Share) Serve(ctx context.Context) error {
 	defer wg.Wait()
 	defer s.grpc.Close()
 	defer func() { s.current().Close() }()
+	if s.extra != nil {
+		defer s.extra.Close()
+	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	for {
@@ -90,8 +102,11 @@ func (s *Share) route(ctx context.Context, c net.Conn) {
 	}
 	_ = c.SetReadDeadline(time.Time{})
 	to := s.current()
-	if b[0] == 'P' || b[0] == 0x16 { // "PRI * HTTP/2.0"; a record of TLS's handshake
+	switch {
+	case b[0] == 'P' || b[0] == 0x16: // "PRI * HTTP/2.0"; a record of TLS's handshake
 		to = s.grpc
+	case s.extra != nil && b[0] == s.first:
+		to = s.extra
 	}
 	if !stop() {
 		return
@@ -116,7 +131,7 @@ func (p *peeked) Read(b []byte) (int, error) {
 	return p.Conn.Read(b)
 }
 
-// listener is one of the two listeners.
+// listener is one of the listeners.
 type listener struct {
 	addr  net.Addr
 	conns chan net.Conn

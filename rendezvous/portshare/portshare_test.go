@@ -26,6 +26,7 @@ func serve(t *testing.T) (s *Share, stop func()) {
 		t.Fatal(err)
 	}
 	s = New(l)
+	s.Beginning('G')
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- s.Serve(ctx) }()
@@ -104,6 +105,7 @@ func TestConnectionsAreSorted(t *testing.T) {
 		{"store", "\x00\x3c\x85\xf7\x3c", others}, // torch's VALIDATE query with its magic number
 		{"store, much at once", "\x01" + long, others},
 		{"one byte", "\x08", others},
+		{"the named protocol", "GORUN " + long, s.extra},
 		{"gRPC over TLS", "\x16\x03\x01" + long, s.GRPC()},
 	}
 	for _, tt := range tests {
