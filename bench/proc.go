@@ -49,7 +49,7 @@ func readProcess(pid int) (process, error) {
 	return process{pid: pid, parent: parent, zombie: fields[0] == "Z"}, err
 }
 
-// descendants lists the processes below this one that still run.
+// descendants lists the descendants of this process that still run.
 func descendants() []process {
 	all, err := processes()
 	if err != nil {

@@ -125,8 +125,8 @@ func (x *offers) isFollowed(a *Override) bool {
 	return x.mayTravel(a.Name, a.Value)
 }
 
-// mayRemove reports whether a pattern that takes variables away may take this one
-// from a node.
+// mayRemove reports whether a pattern of --unset may remove a variable from
+// a node.
 func (x *offers) mayRemove(pattern *Override, name string, m *member) bool {
 	return x.trusted || !ncclenv.RunsCode(name) || m.requests(pattern)
 }

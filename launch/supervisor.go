@@ -46,7 +46,7 @@ type supervisor struct {
 	showErr   error             // why a dry run shows nothing
 }
 
-// round is the round that runs on this node, or the last one that ran.
+// round is the round that runs on this node, or the latest that ran.
 type round struct {
 	plan         *workers.Plan
 	confFiles    func() []ncclenv.File // the nccl.conf files as they were at its first call

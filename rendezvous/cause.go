@@ -92,7 +92,7 @@ type Cause struct {
 	PID       int    `json:"pid,omitempty"`
 
 	// What. ExitCode is the worker's exit code; Signal the signal that killed it
-	// (0: none). For KindStopped, Signal is the one that gorun received.
+	// (0: none). For KindStopped, Signal is the signal that gorun received.
 	ExitCode int            `json:"exit_code"`
 	Signal   syscall.Signal `json:"signal,omitempty"`
 	// Message is one line for the reader: the exception, the start error, what

@@ -32,7 +32,7 @@ type job struct {
 	id                   string // the same for all worlds of a job
 	term, round, restart int
 	maxRestarts          int
-	last                 *World // the last one that was committed
+	last                 *World // the last world that was committed
 	records              []Record
 	takeover             bool // the job was taken over from a lost coordinator
 	final                bool // no further round follows; this agent decides for its node alone

@@ -279,7 +279,7 @@ func (m *Machine) noCoordinator() string {
 	if m.mem.link.lastErr != "" {
 		text += " (last attempt: " + m.mem.link.lastErr + ")"
 	}
-	if m.cfg.Fenced { // no agent coordinates before this one reaches the fence
+	if m.cfg.Fenced { // no agent coordinates before this agent reaches the fence
 		return text + "; check that every node reaches it and was started with the same --rdzv-id"
 	}
 	return text + "; check that gorun runs on the endpoint's node, that the address is right and that no firewall drops the port"

@@ -21,9 +21,8 @@ var restRows = [...]row{
 	{"GLOO_* TP_*", 0, AllSoft, "the ends of a connection disagree"},
 
 	// Threads.
-	{"OMP_* KMP_* GOMP_* OPENBLAS_* NUMEXPR_* VECLIB_*", 0, Node, "threads and their places are those of the node's CPUs"},
+	{"OMP_* KMP_* GOMP_* MKL_* OPENBLAS_* NUMEXPR_* VECLIB_*", 0, Node, "threads and their places are those of the node's CPUs"},
 	{"MKL_CBWR MKL_SERVICE_FORCE_INTEL", 0, AllSoft, "the ranks compute with different kernels: results differ in the last bits"},
-	{"MKL_*", 0, Node, "threads and their places are those of the node's CPUs"},
 
 	// CUDA.
 	{"CUDA_MPS_* CUDA_CACHE_* CUDA_COREDUMP_* CUDA_ENABLE_COREDUMP_*", 0, Node, "it names files or services of the node"},

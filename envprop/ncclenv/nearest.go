@@ -25,7 +25,7 @@ func Misspelt(name string) (nearest string, unknown bool) {
 	return "", false
 }
 
-// nearestInFamily returns the known name of the family that Nearest finds for this one.
+// nearestInFamily returns the known name of the family that Nearest finds for a name.
 func nearestInFamily(name, prefix string) string {
 	rest := Nearest(name[len(prefix):], func(yield func(string) bool) {
 		x := index()

@@ -13,28 +13,28 @@ import (
 const maxSeparate = 16
 
 // refuseNewNodes refuses the new nodes that do not fit the others. It returns nil if
-// the others alone do not fit either.
+// the others alone have an error too.
 func refuseNewNodes(p *Policy, c rendezvous.Compare, all unifiedFleet, found []preflight.Finding) (*rendezvous.Outcome, []rendezvous.NodeID) {
 	isNew := func(i int) bool { return slices.Contains(c.New, i) }
-	fits := func(leave func(i int) bool) bool {
-		return !isRefused(p, runChecks(p, all.without(p, leave).fleet))
+	fits := func(isLeftOut func(i int) bool) bool {
+		return !isRefused(p, runChecks(p, all.without(p, isLeftOut).fleet))
 	}
 	if !fits(isNew) {
 		return nil, nil
 	}
-	var odd []int
+	var refused []int
 	if len(c.New) <= maxSeparate {
-		odd = slices.DeleteFunc(slices.Clone(c.New), func(n int) bool {
+		refused = slices.DeleteFunc(slices.Clone(c.New), func(n int) bool {
 			return fits(func(i int) bool { return i != n && isNew(i) })
 		})
 	} else {
-		odd = slices.DeleteFunc(slices.Clone(c.New), func(n int) bool { return !isBlamed(found, n) })
+		refused = slices.DeleteFunc(slices.Clone(c.New), func(n int) bool { return !isBlamed(found, n) })
 	}
-	if len(odd) == 0 { // each node fits alone, but not all together
-		odd = c.New
+	if len(refused) == 0 { // each node fits alone, but not all together
+		refused = c.New
 	}
 	var ids []rendezvous.NodeID
-	for _, n := range odd {
+	for _, n := range refused {
 		ids = append(ids, c.World.Members[n].ID)
 	}
 	return refuseOutcome(p, found, all.fleet), ids
@@ -42,7 +42,7 @@ func refuseNewNodes(p *Policy, c rendezvous.Compare, all unifiedFleet, found []p
 
 // without unifies the fleet again without some nodes. It leaves out the probes from
 // and to these nodes.
-func (d unifiedFleet) without(p *Policy, leave func(i int) bool) unifiedFleet {
+func (d unifiedFleet) without(p *Policy, isLeftOut func(i int) bool) unifiedFleet {
 	before := *d.reported
 	before.Nodes, before.Probes = slices.Clone(before.Nodes), d.fleet.Probes
 	for i := range before.Nodes {
@@ -51,11 +51,11 @@ func (d unifiedFleet) without(p *Policy, leave func(i int) bool) unifiedFleet {
 	}
 	var rest []envprop.Report
 	for i, r := range d.reports {
-		if !leave(i) {
+		if !isLeftOut(i) {
 			rest = append(rest, r)
 		}
 	}
-	return unify(p, without(&before, leave), rest)
+	return unify(p, without(&before, isLeftOut), rest)
 }
 
 // without returns the fleet without some nodes and without the probes from and to

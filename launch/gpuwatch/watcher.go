@@ -68,7 +68,7 @@ type Watcher struct {
 	opts Options
 
 	mu       sync.Mutex
-	round    *Round             // the round that runs, or the last one that ran
+	round    *Round             // the round that runs, or the latest that ran
 	cancel   context.CancelFunc // stops the readings of the round's process list
 	reported map[string]bool    // texts of the errors that did not end a round
 }

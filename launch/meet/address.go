@@ -160,7 +160,7 @@ func isLocal(ip netip.Addr) bool {
 
 // externalAddress replaces a loopback address that a host name stands for (Debian's
 // /etc/hosts maps a machine's own name to 127.0.1.1), because the other nodes need
-// a real address. A user who writes localhost or 127.x means it.
+// a real address. If the user gives localhost or 127.x, externalAddress keeps it.
 func externalAddress(ip netip.Addr, host string) string {
 	if _, err := netip.ParseAddr(host); err == nil || host == "localhost" || !ip.IsLoopback() {
 		return ip.String()

@@ -136,7 +136,7 @@ func TestBindStaysOnItsThread(t *testing.T) {
 	err = b.Around()(func() error {
 		seen := make(chan Set)
 		for range 8 {
-			go func() { // on another thread: this one's is locked
+			go func() { // on another thread, because this thread is locked
 				runtime.LockOSThread()
 				own, _, _ := Allowed()
 				seen <- own

@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Ancestor watches a process above this one, such as the slurmstepd that started it.
+// Ancestor watches an ancestor of this process, such as the slurmstepd that started it.
 type Ancestor struct {
 	fd   int // pidfd of the process
 	wake int // eventfd that ends the watch
@@ -19,7 +19,7 @@ type Ancestor struct {
 // maxAncestors bounds the search; a process has a few.
 const maxAncestors = 64
 
-// FindAncestor finds the nearest process above this one with the given name (the
+// FindAncestor finds the nearest ancestor of this process with the given name (the
 // first 15 bytes of its file's name, /proc/PID/comm). It returns nil if there is none.
 func FindAncestor(name string) (*Ancestor, error) {
 	proc, pid := procfs{root: "/proc"}, os.Getppid()

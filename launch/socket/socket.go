@@ -37,7 +37,7 @@ type Server struct {
 	failed func(Report)
 
 	mu    sync.Mutex
-	round int               // the round that runs, or the last one that ran
+	round int               // the round that runs, or the latest that ran
 	conns map[net.Conn]bool // true: the worker has sent its hello
 	cause *contract.Cause   // cause of the abort in progress, for workers that connect late
 	peers map[int]*peer     // workers of this round, by rank

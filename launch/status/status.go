@@ -35,14 +35,14 @@ type Status struct {
 // NodeStatus is the state of one node. A node that did not answer has only the
 // fields before Version.
 type NodeStatus struct {
-	Host      string `json:"host"`
-	Addr      string `json:"addr"`
-	GroupRank int    `json:"group_rank"` // -1: none
-	FirstRank int    `json:"first_rank"` // -1: none
-	Workers   int    `json:"workers"`
-	Standing  string `json:"standing"` // active, spare, waiting, lost, unknown
-	Answered  bool   `json:"answered"`
-	Trouble   string `json:"trouble,omitempty"`
+	Host          string `json:"host"`
+	Addr          string `json:"addr"`
+	GroupRank     int    `json:"group_rank"` // -1: none
+	FirstRank     int    `json:"first_rank"` // -1: none
+	Workers       int    `json:"workers"`
+	Participation string `json:"standing"` // active, spare, waiting, lost, unknown
+	Answered      bool   `json:"answered"`
+	Trouble       string `json:"trouble,omitempty"`
 
 	Version string `json:"version,omitempty"`
 	PID     int    `json:"pid,omitempty"`
@@ -92,7 +92,7 @@ func Decode(view []byte) (Status, error) {
 func decodeNode(seen *rendezvous.NodeView, v *rendezvous.View) (NodeStatus, NodeReport) {
 	n := NodeStatus{
 		Host: shortText(seen.Host), Addr: shortText(seen.Addr), GroupRank: seen.GroupRank, FirstRank: seen.FirstRank, Workers: seen.Workers,
-		Standing: shortText(string(seen.Participation)), Trouble: shortText(seen.Trouble), Ranks: []Rank{},
+		Participation: shortText(string(seen.Participation)), Trouble: shortText(seen.Trouble), Ranks: []Rank{},
 	}
 	var r NodeReport
 	if seen.Report == nil {

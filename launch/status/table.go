@@ -13,8 +13,8 @@ const (
 	// maxRanksShown is the number of ranks up to which the table shows all. Of more
 	// ranks it shows only those that differ from the others.
 	maxRanksShown = 64
-	// A rank that printed nothing for silentMS milliseconds differs from the others if
-	// its silence is also silentFactor times as long as the median of the ranks.
+	// silentMS and silentFactor say when a rank differs by its silence: it printed nothing
+	// for silentMS milliseconds, and for silentFactor times the median of the ranks.
 	silentMS     = 60_000
 	silentFactor = 10
 )
@@ -112,14 +112,14 @@ func (s *Status) writeNodes(w io.Writer) {
 func (n *NodeStatus) state() string {
 	switch {
 	case !n.Answered && n.Trouble != "":
-		if n.Standing == "lost" {
+		if n.Participation == "lost" {
 			return "lost"
 		}
-		return n.Standing + ", " + n.Trouble
+		return n.Participation + ", " + n.Trouble
 	case !n.Answered:
-		return n.Standing
+		return n.Participation
 	case n.GroupRank < 0:
-		return n.Standing // spare, waiting
+		return n.Participation // spare, waiting
 	default:
 		return n.State
 	}

@@ -19,9 +19,9 @@ func (s *Status) Totals() Totals {
 	for i := range s.Nodes {
 		n := &s.Nodes[i]
 		switch {
-		case n.Standing == "lost":
+		case n.Participation == "lost":
 			t.Lost++
-		case n.Standing == "unknown":
+		case n.Participation == "unknown":
 		case !n.Answered:
 			t.NoAnswer++
 		case n.GroupRank >= 0:

@@ -74,7 +74,7 @@ type Reply struct {
 // Aborted says what an abort ended.
 type Aborted struct {
 	RunID   string `json:"run_id"`
-	Nodes   int    `json:"nodes"`   // nodes of the world, at least this one
+	Nodes   int    `json:"nodes"`   // nodes of the world, at least this node
 	Workers int    `json:"workers"` // workers of the world; 0: none runs
 }
 

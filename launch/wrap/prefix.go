@@ -1,7 +1,7 @@
 // Package wrap finds out whether the environment that gorun gives to a worker
 // reaches the program behind a wrapper: docker or podman run and exec, ssh, sudo,
-// srun, env -i, a login shell. Any other program counts as one that passes
-// everything on.
+// srun, env -i, a login shell. Any other program counts as a program that
+// passes everything on.
 //
 // Parse reads a command line as the wrappers themselves do. It can return the same
 // command with another program in the place of the worker's. While the nodes meet,

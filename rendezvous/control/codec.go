@@ -13,8 +13,8 @@ const (
 	maxStreams = 1 << 16
 	maxQueued  = 4096 // messages that wait for a slow peer
 
-	// Messages of one stream that wait for this agent, and their bytes. Agents have
-	// few on the way at any time. More is a flood.
+	// maxWaiting and maxWaitingBytes bound the messages of one stream that wait for this
+	// agent. Agents have few on the way at any time. More is a flood.
 	maxWaiting      = 64
 	maxWaitingBytes = 1 << 20 // the last one may exceed it
 )

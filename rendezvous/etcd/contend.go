@@ -75,7 +75,7 @@ func (e *Etcd) foreignKey(key string) string {
 	return fmt.Sprintf("the key %s in etcd at %s was not written by this gorun: delete it, or give another --rdzv-id", key, e.at())
 }
 
-// oldest reports whether no other agent has registered before this one.
+// oldest reports whether no other agent has registered before this agent.
 func (e *Etcd) oldest(ctx context.Context) bool {
 	ctx, cancel := call(ctx)
 	defer cancel()

@@ -106,7 +106,7 @@ func (e *Etcd) compareEvery() time.Duration {
 }
 
 // compareRevisions reports whether etcd has a group's keys as the watch has shown them.
-// A watch that is only late costs a needless load. compareRevisions also checks that
+// If the watch is only late, the keys are loaded once without need. compareRevisions also checks that
 // this agent's own key is still there.
 func (e *Etcd) compareRevisions(ctx context.Context, g *keyGroup) bool {
 	e.mu.Lock()

@@ -13,7 +13,8 @@ import (
 	"github.com/gorun/gorun/rendezvous/secret"
 )
 
-// join joins the agents at the endpoints until one answers, and again now and then.
+// join joins the agents at the endpoints until one answers, and again every
+// rejoinInterval.
 // Gossip does not heal a cut network by itself. An endpoint's agent may also be
 // replaced long before memberlist declares the old one lost.
 func (g *Gossip) join(ctx context.Context) {

@@ -1,7 +1,7 @@
 // Package preflight compares the facts of nodes and says what would keep them
 // from working together, before any worker starts.
 //
-// Facts are what one agent learnt about its node; packages below this one
+// Facts are what one agent learnt about its node; packages below this package
 // gather them (gather calls all of them). A Fleet is the facts of all nodes of
 // a world in the order of their group ranks, with the probes between them.
 // Compare applies rules to a fleet: package rules has most of them, and package

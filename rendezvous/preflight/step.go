@@ -152,12 +152,12 @@ const MaxSteps = 8
 // node without lines gets no step.
 func (f *Fleet) StepsFor(nodes []int, at Place, text string, lines func(i int, n *Facts) []string) []Step {
 	const newline = "\n"
-	found := map[string]int{}
+	stepIndex := map[string]int{}
 	var steps []Step
 	for _, i := range nodes {
 		list := lines(i, &f.Nodes[i])
 		key := strings.Join(list, newline)
-		k, ok := found[key]
+		k, ok := stepIndex[key]
 		switch {
 		case len(list) == 0:
 		case ok:
@@ -165,7 +165,7 @@ func (f *Fleet) StepsFor(nodes []int, at Place, text string, lines func(i int, n
 		case len(steps) == MaxSteps:
 			return append(steps, ByHand.Step("do the same on the other marked nodes, with their own values"))
 		default:
-			found[key] = len(steps)
+			stepIndex[key] = len(steps)
 			steps = append(steps, at.Step(text, list...).On([]int{i}))
 			text = ""
 		}

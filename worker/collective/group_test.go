@@ -79,7 +79,7 @@ func noErrors(t testing.TB, errs []error) {
 	}
 }
 
-// 20011 goes round the ring in parts of different lengths.
+// sizes has 20011, which goes round the ring in parts of different lengths.
 var sizes = []int{0, 1, 2, 3, 7, 1000, 20011}
 
 // value is small and whole, so that every order of operations is exact.

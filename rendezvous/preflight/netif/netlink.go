@@ -18,7 +18,7 @@ const (
 )
 
 // messages iterates over a netlink dump: the type and the payload of each
-// message up to the one that ends the dump. A message that does not fit also
+// message up to the message that ends the dump. A message that does not fit also
 // ends the iteration.
 func messages(dump []byte) iter.Seq2[uint16, []byte] {
 	return func(yield func(uint16, []byte) bool) {

@@ -153,7 +153,7 @@ func TestListen(t *testing.T) {
 }
 
 // TestPortsAreSpread checks that the ports of an address are spread over the
-// whole range, whether the kernel's or one that the user asked for, and leave
+// whole range, the kernel's or the range that the user gave, and leave
 // enough ports of a small range to other programs.
 func TestPortsAreSpread(t *testing.T) {
 	addrs := []Address{{"lo", "127.0.0.1", preflight.UseBootstrap}, {"lo", "127.0.0.1", preflight.UseData}}

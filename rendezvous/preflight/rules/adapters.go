@@ -77,7 +77,7 @@ func checkAdapters(f *preflight.Fleet) []preflight.Finding {
 		slices.Sort(list)
 		return strings.Trim(strings.Join(slices.Compact(list), " and "), " ")
 	})), preflight.Finding{Severity: preflight.Warning, Text: "The adapters run at different rates; every collective waits for the slowest.", Steps: []preflight.Step{
-		preflight.ByHand.Step("ask the administrator of the fabric to look at the cables and ports that are slower than the others"),
+		preflight.ByHand.Step("ask the administrator of the fabric to check the cables and ports that are slower than the others"),
 		preflight.ToShow.Step("which ports they are", "ibstat"),
 	}})...)
 }

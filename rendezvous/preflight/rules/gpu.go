@@ -193,7 +193,7 @@ func openGPUs(f *preflight.Fleet, nodes []int) []preflight.Step {
 	return steps
 }
 
-// isMadeOnDemand reports whether a missing device file is one that CUDA creates
+// isMadeOnDemand reports whether a missing device file is a file that CUDA creates
 // at its first use. CUDA does so on the machine itself, not in a container, and
 // only if the driver answers.
 func isMadeOnDemand(n *preflight.Facts, d host.Node) bool {

@@ -63,7 +63,7 @@ func healthRules() []preflight.Rule {
 			Meaning: "Neither heat nor the power supply holds down the clocks of the workers' GPUs.",
 			Symptom: "One slow rank, for which all others wait.",
 			Steps: []preflight.Step{
-				preflight.ByHand.Step("ask the administrator of the marked nodes to look at cooling and power"),
+				preflight.ByHand.Step("ask the administrator of the marked nodes to check cooling and power"),
 				preflight.ToShow.Step("what holds the clocks down", "nvidia-smi -q -d PERFORMANCE,TEMPERATURE,POWER"),
 			},
 			Check: checkClocks,

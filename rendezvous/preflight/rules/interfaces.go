@@ -46,7 +46,7 @@ func choiceRules() []preflight.Rule {
 			Meaning: "The interfaces that the user named, and the slaves of a bond, have a carrier.",
 			Symptom: "Since 2.28.3 NCCL leaves the interface out without a message; before, it takes it and cannot connect.",
 			Steps: []preflight.Step{
-				preflight.ByHand.Step("ask the administrator of the marked nodes to look at the cable and the switch port of the interface, or leave it out with --iface"),
+				preflight.ByHand.Step("ask the administrator of the marked nodes to check the cable and the switch port of the interface, or leave it out with --iface"),
 				preflight.ToShow.Step("which interfaces have a carrier", "ip -br link"),
 			},
 			Check: checkRunning,
@@ -279,7 +279,7 @@ func checkRunning(f *preflight.Fleet) []preflight.Finding {
 	})
 	show := preflight.ToShow.Step("which interfaces have a carrier", "ip -br link")
 	repair := func(values []preflight.Value) preflight.Step {
-		return preflight.ByHand.Step("ask the administrator of " + f.NamesOf(preflight.Marked(values)) + " to look at the cable, the transceiver and the switch port")
+		return preflight.ByHand.Step("ask the administrator of " + f.NamesOf(preflight.Marked(values)) + " to check the cable, the transceiver and the switch port")
 	}
 	all := preflight.WithSteps(preflight.IfAny(named, preflight.Finding{Text: "An interface that the user named has no carrier."}), func() []preflight.Step {
 		return preflight.Either([]preflight.Step{repair(named), show}, f.Proposal()...)

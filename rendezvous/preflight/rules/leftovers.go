@@ -33,8 +33,8 @@ func leftoverRules() []preflight.Rule {
 	}
 }
 
-// Segments without a process make a finding if they hold at least leftoverBytes
-// or one leftoverPart-th of /dev/shm.
+// leftoverBytes and leftoverPart bound the segments without a process: they make a
+// finding if they hold leftoverBytes or one leftoverPart-th of /dev/shm.
 const leftoverBytes, leftoverPart = 1 << 30, 10
 
 func checkLeftovers(f *preflight.Fleet) []preflight.Finding {

@@ -38,7 +38,7 @@ func linkRules() []preflight.Rule {
 			Meaning: "The interfaces that carry data are at most twice as fast on one node as on another.",
 			Symptom: "A slow job: every collective waits for the slowest link.",
 			Steps: []preflight.Step{
-				preflight.ByHand.Step("ask the administrator of the marked nodes to look at the cable, the switch port and autonegotiation"),
+				preflight.ByHand.Step("ask the administrator of the marked nodes to check the cable, the switch port and autonegotiation"),
 				preflight.ToShow.Step("how fast the link is", "ethtool eth0"),
 			},
 			Check: checkSpeed,
@@ -230,7 +230,7 @@ func checkSpeed(f *preflight.Fleet) []preflight.Finding {
 	}
 	f.Describe(values, func(i int) string { p, _ := f.BootstrapAddress(i); return p.String() })
 	return preflight.WithSteps(preflight.IfAny(values, preflight.Finding{Text: "Some nodes are connected by much slower links than others; every collective waits for them."}), func() []preflight.Step {
-		return append([]preflight.Step{preflight.ByHand.Step("ask the administrator of " + f.NamesOf(preflight.Marked(values)) + " to look at the cable, the switch port and autonegotiation")},
+		return append([]preflight.Step{preflight.ByHand.Step("ask the administrator of " + f.NamesOf(preflight.Marked(values)) + " to check the cable, the switch port and autonegotiation")},
 			f.StepsFor(preflight.Marked(values), preflight.ToShow, "how fast the link is", func(i int, n *preflight.Facts) []string {
 				var lines []string
 				for _, p := range f.DataAddresses(i) {
