@@ -60,7 +60,7 @@ func (u *unifier) nodesWithout(a *Override, known map[requestKey][]int) []int {
 		if m.report.Format == 0 || !m.isIncludedIn(a.To) || len(list) == 2 {
 			continue
 		}
-		o, ok := m.ownRequest(a.Name)
+		o, ok := m.nodeRequest(a.Name)
 		if !ok || o.override.Kind != a.Kind || o.override.Value.Reveal() != w.text {
 			list = append(list, i)
 		}

@@ -79,7 +79,7 @@ func (x *offers) add(o offer) {
 		x.best[name] = map[Target]offer{}
 	}
 	if !x.isFollowed(o.override) {
-		return // only the node itself follows it: member.ownRequest
+		return // only the node itself follows it: member.nodeRequest
 	}
 	if b, ok := x.best[name][to]; !ok || w > b.override.weight() || w == b.override.weight() && b.node == o.node {
 		x.best[name][to] = o
@@ -131,8 +131,8 @@ func (x *offers) mayRemove(pattern *Override, name string, m *member) bool {
 	return x.trusted || !ncclenv.RunsCode(name) || m.requests(pattern)
 }
 
-// ownRequest returns the winning request among this node's own requests for a variable.
-func (m *member) ownRequest(name string) (won offer, ok bool) {
+// nodeRequest returns the winning request among this node's own requests for a variable.
+func (m *member) nodeRequest(name string) (won offer, ok bool) {
 	for k := range m.report.Overrides {
 		a := &m.report.Overrides[k]
 		if m.isIncludedIn(a.To) && (a.Exact && a.Name == name || !a.Exact && matches(a.Name, name)) && (!ok || a.weight() >= won.override.weight()) {
@@ -153,7 +153,7 @@ func (x *offers) winner(name string, m *member, scope ncclenv.Scope) (won offer,
 			won, ok = o, true
 		}
 	}
-	if o, mine := m.ownRequest(name); mine && !x.trusted && ncclenv.RunsCode(name) {
+	if o, mine := m.nodeRequest(name); mine && !x.trusted && ncclenv.RunsCode(name) {
 		try(o)
 	}
 	switch scope {

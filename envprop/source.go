@@ -12,13 +12,13 @@ import (
 type Kind string
 
 const (
-	FromFlag    Kind = "-x"
-	FromUnset   Kind = "--unset"
-	FromEnvFile Kind = "env file"
-	FromFirst   Kind = "first node"  // the first node's value, where all have to agree
-	FromOwn     Kind = "environment" // the node's own environment
-	FromConf    Kind = "conf file"   // an nccl.conf, which NCCL reads where nothing is exported
-	FromGorun   Kind = "gorun"       // a value that gorun computed
+	FromFlag        Kind = "-x"
+	FromUnset       Kind = "--unset"
+	FromEnvFile     Kind = "env file"
+	FromFirst       Kind = "first node"  // the first node's value, where all have to agree
+	FromEnvironment Kind = "environment" // the node's own environment
+	FromConf        Kind = "conf file"   // an nccl.conf, which NCCL reads where nothing is exported
+	FromGorun       Kind = "gorun"       // a value that gorun computed
 )
 
 // Source says where a value comes from and why it counts.
@@ -46,7 +46,7 @@ func (s Source) String() string {
 		if s.At != "" {
 			text += ", " + s.At
 		}
-	case FromOwn:
+	case FromEnvironment:
 		text = "this node's environment"
 		if s.Node != "" {
 			text = "environment of " + s.Node
@@ -170,7 +170,7 @@ func (b Base) Explain(w Vars, files ...ncclenv.File) []Setting {
 	for _, e := range b.worker(w) {
 		if name, text, ok := strings.Cut(e.text, "="); ok && name != "" {
 			s := e.source
-			if s.Kind == FromOwn {
+			if s.Kind == FromEnvironment {
 				s.Rule = rule(name)
 			}
 			add(name, text, s)

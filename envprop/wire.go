@@ -12,7 +12,7 @@ import (
 const (
 	MaxReport     = 1 << 20
 	MaxAssignment = 2 << 20
-	maxOwn        = 4096
+	maxValues     = 4096
 	maxSet        = 8192
 	maxNote       = 1024 // bytes of an At or Rule
 )
@@ -32,7 +32,7 @@ func (w wireValue) value() (Value, error) {
 type wireReport struct {
 	Format    int            `json:"format"`
 	Node      Node           `json:"node"`
-	Own       []wireValue    `json:"own,omitempty"`
+	Values    []wireValue    `json:"own,omitempty"`
 	Overrides []wireOverride `json:"asks,omitempty"`
 }
 
@@ -49,7 +49,7 @@ type wireOverride struct {
 func (r Report) Encode() ([]byte, error) {
 	w := wireReport{Format: r.Format, Node: r.Node}
 	for _, o := range r.Values {
-		w.Own = append(w.Own, wireValue{o.Name, []byte(o.Value.Reveal()), o.Conf, o.Overridden})
+		w.Values = append(w.Values, wireValue{o.Name, []byte(o.Value.Reveal()), o.Conf, o.Overridden})
 	}
 	for _, a := range r.Overrides {
 		w.Overrides = append(w.Overrides, wireOverride{wireValue{Name: a.Name, Text: []byte(a.Value.Reveal())}, a.To, a.Kind, a.Exact, a.At})
@@ -67,19 +67,19 @@ func DecodeReport(data []byte) (Report, error) {
 	if w.Format != format {
 		return Report{}, fmt.Errorf("an environment of format %d, but this gorun reads format %d: run the same gorun on every node", w.Format, format)
 	}
-	if len(w.Own) > maxOwn || len(w.Overrides) > maxOverrides {
-		return Report{}, fmt.Errorf("an environment of %d variables and %d requests, at most %d and %d are allowed", len(w.Own), len(w.Overrides), maxOwn, maxOverrides)
+	if len(w.Values) > maxValues || len(w.Overrides) > maxOverrides {
+		return Report{}, fmt.Errorf("an environment of %d variables and %d requests, at most %d and %d are allowed", len(w.Values), len(w.Overrides), maxValues, maxOverrides)
 	}
 	if err := checkTexts(maxName, w.Node.Host, w.Node.Addr, w.Node.Role); err != nil {
 		return Report{}, err
 	}
 	r := Report{Format: w.Format, Node: w.Node}
-	for i, o := range w.Own {
+	for i, o := range w.Values {
 		v, err := o.value()
 		if err := cmp.Or(err, checkName(o.Name), checkTexts(maxNote, o.Conf, o.Under)); err != nil {
 			return Report{}, err
 		}
-		if i > 0 && w.Own[i-1].Name >= o.Name {
+		if i > 0 && w.Values[i-1].Name >= o.Name {
 			return Report{}, fmt.Errorf("the variables are not sorted by name: %s", o.Name)
 		}
 		r.Values = append(r.Values, NodeValue{o.Name, v, o.Conf, o.Under})

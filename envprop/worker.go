@@ -59,7 +59,7 @@ func NewBase(env []string) Base {
 	for _, text := range slices.Backward(env) {
 		name := nameOf(text)
 		if text != "" && !b.set[name] && !drop[name] && !strings.HasPrefix(name, InternalPrefix) {
-			b.entries = append(b.entries, entry{text, name, Source{Kind: FromOwn}})
+			b.entries = append(b.entries, entry{text, name, Source{Kind: FromEnvironment}})
 		}
 		b.set[name] = true
 	}
@@ -161,7 +161,7 @@ func (b Base) ofTask(env []string) Base {
 	next := Base{set: maps.Clone(task.set), removedPatterns: b.removedPatterns, removed: b.removed}
 	maps.Copy(next.set, b.set)
 	for _, e := range b.entries {
-		if e.source.Kind != FromOwn {
+		if e.source.Kind != FromEnvironment {
 			next.entries = append(next.entries, e)
 		} else if e, ok := own[e.name]; ok {
 			next.entries = append(next.entries, e)

@@ -117,7 +117,7 @@ func expandFlags(cmd *cobra.Command, args []string) (flags, program []string, er
 		case isSwitch(f) && !hasText:
 			flags = append(flags, "--"+f.Name)
 			continue
-		case !hasText && (len(args) == 0 || looksLikeFlag(args[0])):
+		case !hasText && (len(args) == 0 || isFlagLike(args[0])):
 			return nil, nil, fmt.Errorf("--%s needs a value: --%s %s", f.Name, f.Name, f.Value.Type())
 		case !hasText:
 			text, args = args[0], args[1:]
@@ -178,9 +178,9 @@ func shortFlag(cmd *cobra.Command, letter, arg string) (*pflag.Flag, error) {
 	return nil, unknownFlag(cmd, "-"+letter)
 }
 
-// looksLikeFlag reports whether an argument cannot be a value of the flag before
+// isFlagLike reports whether an argument cannot be a value of the flag before
 // it: it starts with a dash, is no negative number and has no space.
-func looksLikeFlag(s string) bool {
+func isFlagLike(s string) bool {
 	if len(s) < 2 || s[0] != '-' || strings.Contains(s, " ") {
 		return false
 	}

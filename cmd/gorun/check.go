@@ -62,7 +62,7 @@ func runCheckFiles(o *jobOptions, out io.Writer) error {
 	raw.Command = nil
 	delete(raw.Flags, "from")
 	sp, err := raw.Resolve(os.LookupEnv)
-	misplaced := slices.IndexFunc(files, looksLikeFlag)
+	misplaced := slices.IndexFunc(files, isFlagLike)
 	switch {
 	case err != nil:
 	case len(files) == 0:

@@ -156,7 +156,7 @@ func Diff(nodes []Node) []Node {
 		for _, r := range n.Ranks {
 			var env []Variable
 			for _, v := range r.Env {
-				if v.Kind != envprop.FromOwn || count[value{v.Name, v.Value, v.Mark}] < ranks {
+				if v.Kind != envprop.FromEnvironment || count[value{v.Name, v.Value, v.Mark}] < ranks {
 					env = append(env, v)
 				}
 			}

@@ -21,7 +21,7 @@ func node(i int, env ...[]Variable) Node {
 }
 
 func fromNode(name, value string) Variable {
-	return Variable{Name: name, Value: value, Kind: envprop.FromOwn}
+	return Variable{Name: name, Value: value, Kind: envprop.FromEnvironment}
 }
 
 func fromGorun(name, value string) Variable {
@@ -67,7 +67,7 @@ func TestDiff(t *testing.T) {
 // although none is shown, and that they cannot be distinguished without the key.
 func TestDiffOfCredentials(t *testing.T) {
 	token := func(value, key string) []Variable {
-		return Variables([]envprop.Setting{{Name: "HF_TOKEN", Value: envprop.NewValue("HF_TOKEN", value), Source: envprop.Source{Kind: envprop.FromOwn}}}, key)
+		return Variables([]envprop.Setting{{Name: "HF_TOKEN", Value: envprop.NewValue("HF_TOKEN", value), Source: envprop.Source{Kind: envprop.FromEnvironment}}}, key)
 	}
 	left := func(a, b []Variable) int {
 		all := Diff([]Node{node(0, a), node(1, b)})
@@ -92,7 +92,7 @@ func TestDiffOfCredentials(t *testing.T) {
 func TestTextIsPrintable(t *testing.T) {
 	v := Variables([]envprop.Setting{
 		{Name: "ODD", Value: envprop.NewValue("ODD", "a\x1b[2Jb\n"), Source: envprop.Source{Kind: envprop.FromFlag, At: "-x ODD", Node: "n\x1b"}},
-		{Name: "HF_TOKEN", Value: envprop.NewValue("HF_TOKEN", "hunter2"), Source: envprop.Source{Kind: envprop.FromOwn}},
+		{Name: "HF_TOKEN", Value: envprop.NewValue("HF_TOKEN", "hunter2"), Source: envprop.Source{Kind: envprop.FromEnvironment}},
 	}, "key")
 	n := node(0, v)
 	n.Host, n.Removed = "h\x1b]0;x", Removals([]envprop.Removal{{Name: "EXTRA\x1b", Source: envprop.Source{Kind: envprop.FromUnset, At: "--unset EXTRA"}}})

@@ -19,7 +19,7 @@ func names(l preflight.WrapperLoss) []string { return slices.Concat(l.Missing, l
 // Sent describes what a worker gets.
 type Sent struct {
 	Env       []string // NAME=value, as for a worker; of two entries of a name the later counts
-	Own       []string // names that gorun gives to every worker
+	FromGorun []string // names that gorun gives to every worker
 	Requested []string // names that the user requested
 }
 
@@ -148,7 +148,7 @@ func (p Prefix) Forced(env []string) []string {
 // asked for it, or a library reads it to the harm of other nodes. What an image or
 // another host rightly sets for itself does not count.
 func (s Sent) matters(name string) bool {
-	if slices.Contains(s.Own, name) || slices.Contains(s.Requested, name) {
+	if slices.Contains(s.FromGorun, name) || slices.Contains(s.Requested, name) {
 		return true
 	}
 	switch name {
@@ -169,7 +169,7 @@ func (s Sent) weight(name string) int {
 	if i := slices.Index(preflight.EssentialVariables(), name); i >= 0 {
 		return i
 	}
-	if !slices.Contains(s.Own, name) || strings.HasPrefix(name, "CUDA_") {
+	if !slices.Contains(s.FromGorun, name) || strings.HasPrefix(name, "CUDA_") {
 		return 10
 	}
 	return 20

@@ -18,7 +18,7 @@ func TestCompare(t *testing.T) {
 			"NCCL_ALGO=Tree", "NCCL_SOCKET_IFNAME=eth0", "NCCL_ALGO=Ring", "CUDA_VISIBLE_DEVICES=0", "ROLE_NAME=default",
 			"WORLD_SIZE=11", "RANK=7", "MASTER_ADDR=192.0.2.1", "OMP_NUM_THREADS=4", "TORCHELASTIC_ERROR_FILE=/tmp/x", "CUDA_DEVICE_ORDER=PCI_BUS_ID",
 		},
-		Own:       []string{"WORLD_SIZE", "RANK", "MASTER_ADDR", "ROLE_NAME", "CUDA_DEVICE_ORDER", "OMP_NUM_THREADS", "TORCHELASTIC_ERROR_FILE"},
+		FromGorun: []string{"WORLD_SIZE", "RANK", "MASTER_ADDR", "ROLE_NAME", "CUDA_DEVICE_ORDER", "OMP_NUM_THREADS", "TORCHELASTIC_ERROR_FILE"},
 		Requested: []string{"MINE"},
 	}
 	for _, c := range []struct {
@@ -148,7 +148,7 @@ func TestStartFile(t *testing.T) {
 // TestWithheld checks what does not arrive according to the options: for certain,
 // or assumed if a configuration may pass on more.
 func TestWithheld(t *testing.T) {
-	sent := Sent{Env: []string{"RANK=7", "WORLD_SIZE=11", "MINE=x"}, Own: []string{"RANK", "WORLD_SIZE"}, Requested: []string{"MINE"}}
+	sent := Sent{Env: []string{"RANK=7", "WORLD_SIZE=11", "MINE=x"}, FromGorun: []string{"RANK", "WORLD_SIZE"}, Requested: []string{"MINE"}}
 	for line, want := range map[string]struct {
 		names   string
 		assumed bool

@@ -64,7 +64,7 @@ func (n *Node) sent() Sent {
 	s := Sent{Env: n.Base.Worker(v)}
 	for _, e := range envprop.NewBase(nil).Worker(v) {
 		name, _, _ := strings.Cut(e, "=")
-		s.Own = append(s.Own, name)
+		s.FromGorun = append(s.FromGorun, name)
 	}
 	requested, conditional := n.requested()
 	s.Requested = slices.Concat(requested, conditional)

@@ -159,7 +159,7 @@ func FuzzParse(f *testing.F) {
 		}
 		_ = p.command(len(p.layers), "n", []string{"env", "-0"})
 		_ = p.cleanup("n")
-		_ = p.withheld(Sent{Env: []string{"RANK=1"}, Own: []string{"RANK"}})
+		_ = p.withheld(Sent{Env: []string{"RANK=1"}, FromGorun: []string{"RANK"}})
 		_ = p.fix(preflight.WrapperLoss{Missing: preflight.EssentialVariables()}, func(string) string { return "" })
 	})
 }

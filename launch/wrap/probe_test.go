@@ -64,7 +64,7 @@ func (b *testNode) probe(ctx context.Context, line string) (preflight.WrapperLos
 	}
 	return Probe(ctx, Options{
 		Prefix: p, Path: path, Dir: b.dir, Table: b.table, Name: fmt.Sprintf("gorun-probe-%d", os.Getpid()), Say: b.Logf,
-		Sent: Sent{Env: b.env, Own: []string{"RANK", "WORLD_SIZE"}, Requested: []string{"MINE"}},
+		Sent: Sent{Env: b.env, FromGorun: []string{"RANK", "WORLD_SIZE"}, Requested: []string{"MINE"}},
 	})
 }
 

@@ -75,13 +75,13 @@ func (t *PortTaken) Error() string {
 
 // Gossip is one agent among the others.
 type Gossip struct {
-	cfg           Config
-	protocol      int
-	key           []byte // nil: nothing is encrypted
-	list          *memberlist.Memberlist
-	takenEndpoint string          // the endpoint that this agent should serve and whose port it could not bind; "": none
-	ended         context.Context // ends with Run, so that no dial outlives it
-	end           context.CancelFunc
+	cfg             Config
+	protocol        int
+	key             []byte // nil: nothing is encrypted
+	list            *memberlist.Memberlist
+	unboundEndpoint string          // the endpoint that this agent should serve and whose port it could not bind; "": none
+	ended           context.Context // ends with Run, so that no dial outlives it
+	end             context.CancelFunc
 
 	mu       sync.Mutex
 	seen     neighbours
@@ -110,7 +110,7 @@ func newNeighbours() neighbours {
 // endpoint is what is wrong with the endpoints.
 type endpoint struct {
 	foreign      *Foreign  // what Run returns: another job or program has an endpoint; nil: none has
-	noGorunSince time.Time // when the port of Gossip.takenEndpoint first answered unlike a gorun; zero: it does not
+	noGorunSince time.Time // when the port of Gossip.unboundEndpoint first answered unlike a gorun; zero: it does not
 	trouble      string    // why the endpoints do not answer
 }
 
@@ -146,7 +146,7 @@ func openAs(cfg Config, v variant) (*Gossip, error) {
 			return g, nil
 		}
 		if serves >= 0 {
-			g.takenEndpoint = cfg.Endpoints[serves]
+			g.unboundEndpoint = cfg.Endpoints[serves]
 		}
 	}
 	return nil, fmt.Errorf("cannot open a gossip port on %s: %w", cfg.Bind, err)
@@ -241,7 +241,7 @@ func (g *Gossip) Run(ctx context.Context, update func(rendezvous.Peers)) error {
 				return f
 			}
 			if g.isPortTaken(time.Now()) {
-				return &PortTaken{g.takenEndpoint}
+				return &PortTaken{g.unboundEndpoint}
 			}
 			p := g.snapshot()
 			update(p)

@@ -98,7 +98,7 @@ func (g *Gossip) joinEndpoint(ctx context.Context, endpoint string) error {
 	switch {
 	case err == nil:
 	case isDialError(err):
-		if endpoint == g.takenEndpoint && g.isUDPPortInUse(port) {
+		if endpoint == g.unboundEndpoint && g.isUDPPortInUse(port) {
 			err = fmt.Errorf("another program has the UDP port of %s, and %w (%w)", endpoint, errNoGorun, err)
 		}
 	default: // it accepts connections and does not answer as memberlist does
@@ -138,7 +138,7 @@ func (g *Gossip) noteTrouble(endpoint string, err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch {
-	case endpoint != g.takenEndpoint || !errors.Is(err, errNoGorun):
+	case endpoint != g.unboundEndpoint || !errors.Is(err, errNoGorun):
 		g.endpoint.noGorunSince = time.Time{}
 	case g.endpoint.noGorunSince.IsZero():
 		g.endpoint.noGorunSince = time.Now()

@@ -54,7 +54,7 @@ func (o Options) resolve(ctx context.Context, f *Facts) error {
 				return nil
 			}
 			var err error
-			if ips, err = o.lookUp(ctx, f.Host); err != nil {
+			if ips, err = o.resolveName(ctx, f.Host); err != nil {
 				f.HostFrom, f.HostError, f.HostSilent = "", err.Error(), true
 				return err
 			}
@@ -79,9 +79,9 @@ func (o Options) resolve(ctx context.Context, f *Facts) error {
 	return nil
 }
 
-// lookUp asks the name server. An answer that there is no such name is no
+// resolveName asks the name server. An answer that there is no such name is no
 // error.
-func (o Options) lookUp(ctx context.Context, host string) ([]netip.Addr, error) {
+func (o Options) resolveName(ctx context.Context, host string) ([]netip.Addr, error) {
 	ctx, cancel := context.WithTimeout(ctx, o.NameServer)
 	defer cancel()
 	ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
