@@ -1,6 +1,7 @@
 package ssh
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -244,6 +245,8 @@ func (j *job) watch(ctx context.Context, usable []int) int {
 	}
 	var codes []int // of the hosts that said how they ended, in the order of their ends
 	lost := 0
+	var failed *connection    // the first host that failed
+	var failedCode, cause int // its exit code; the job's, if this end stops it for that
 	var others, kill, abandon <-chan time.Time
 	cancelled := ctx.Done()
 	for len(living) > 0 {
@@ -257,8 +260,10 @@ func (j *job) watch(ctx context.Context, usable []int) int {
 				lost++
 				j.sayLost(c)
 			}
-			if (code != 0 || !ok) && fixed && others == nil {
-				others = time.After(endWait)
+			if (code != 0 || !ok) && failed == nil {
+				if failed, failedCode = c, cmp.Or(code, rendezvous.ExitLost); fixed {
+					others = time.After(endWait)
+				}
 			}
 		case sig := <-j.o.Signals:
 			s, isSignal := sig.(syscall.Signal)
@@ -274,7 +279,9 @@ func (j *job) watch(ctx context.Context, usable []int) int {
 				}
 			}
 			tell(order{signal: s}.line())
-		case <-others: // a host has failed, and the others do not notice or wait for it
+		case <-others: // they would wait for the host, and nothing starts it again
+			j.o.Console.Say("%s has ended its part of the job; ending the parts of the other hosts, too", failed.host)
+			cause = failedCode
 			tell(order{signal: unix.SIGTERM}.line())
 		case <-cancelled:
 			cancelled = nil
@@ -288,7 +295,7 @@ func (j *job) watch(ctx context.Context, usable []int) int {
 			}
 		}
 	}
-	return result(codes, lost, fixed)
+	return cmp.Or(cause, result(codes, lost, fixed))
 }
 
 // sayLost says that a host's gorun did not say how it ended.
