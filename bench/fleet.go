@@ -154,7 +154,7 @@ func (f *fleet) backend(n *rendezvous.Node, i int) (rendezvous.Backend, error) {
 	}
 	g, err := gossip.Open(gossip.Config{
 		ID: n.ID, Name: n.Name(), RunID: n.RunID, Control: n.Control, Bind: n.Addr, Advertise: n.Addr,
-		Endpoints: []string{f.endpoint}, Serves: serves, Ports: func() []int { return []int{0} },
+		Endpoints: gossip.Endpoints{List: []string{f.endpoint}, Serves: serves}, Ports: func() []int { return []int{0} },
 	})
 	if err != nil {
 		return nil, err

@@ -244,16 +244,7 @@ func (c *coordinator) quorumProblem() string {
 		return c.sealing.refused
 	}
 	if c.job.last == nil {
-		served := map[int]bool{}
-		for _, s := range c.seats.here {
-			if s.node.Endpoint >= 0 {
-				served[s.node.Endpoint] = true
-			}
-		}
-		if len(served)*2 <= c.m.cfg.Endpoints {
-			return fmt.Sprintf("only %d of %d endpoints are served by the nodes that came", len(served), c.m.cfg.Endpoints)
-		}
-		return ""
+		return c.firstQuorumProblem()
 	}
 	alive, here, lowest := 0, 0, false
 	for _, p := range c.job.last.Members {
@@ -274,6 +265,45 @@ func (c *coordinator) quorumProblem() string {
 	return fmt.Sprintf("only %d of the %d nodes of the last world that may be alive are here; the others may go on without them", here, alive)
 }
 
+// firstQuorumProblem is quorumProblem for the first world. If each endpoint is one node,
+// the world needs the nodes of a majority of the endpoints. If a name stands for several
+// nodes, coordinators may count different numbers of candidates, because names become
+// known one after the other. Any first world has at least least members, and needs more
+// nodes than there are candidates without these. So any two have a node in common.
+func (c *coordinator) firstQuorumProblem() string {
+	if me := c.m.self; c.m.peers.candidates > 0 {
+		all, least := max(c.m.peers.candidates, me.Max), max(me.Min, me.Max/2+1)
+		if here, need := len(c.seats.here), max(least, all-least+1); here < need {
+			return fmt.Sprintf("only %d nodes came: %s may stand for %d nodes, of which the first world needs %d", here, c.m.cfg.Where, all, need)
+		}
+		return ""
+	}
+	served := map[int]bool{}
+	for _, s := range c.seats.here {
+		if e := c.endpointOf(&s.node); e >= 0 {
+			served[e] = true
+		}
+	}
+	if len(served)*2 <= c.m.cfg.Endpoints {
+		return fmt.Sprintf("only %d of %d endpoints are served by the nodes that came", len(served), c.m.cfg.Endpoints)
+	}
+	return ""
+}
+
+// endpointOf returns the index of the endpoint that a node serves, -1 if none. A node
+// whose name became known after it joined says so to the backend only.
+func (c *coordinator) endpointOf(n *Node) int {
+	if n.Endpoint >= 0 {
+		return n.Endpoint
+	}
+	for _, p := range c.m.peers.all {
+		if p.ID == n.ID && p.Endpoint < c.m.cfg.Endpoints {
+			return p.Endpoint
+		}
+	}
+	return -1
+}
+
 // propose makes a world of the nodes that wait, to be checked and offered. Survivors
 // of the last world come before newcomers. Before the first world, nodes that serve
 // an endpoint come first, because the nodes left out must not form a world too.
@@ -281,7 +311,7 @@ func (c *coordinator) propose() {
 	chosen := slices.DeleteFunc(slices.Clone(c.seats.here), func(s *seat) bool { return s.state != seatWaiting })
 	slices.SortStableFunc(chosen, func(a, b *seat) int {
 		if c.job.last == nil {
-			return min(b.node.Endpoint, 0) - min(a.node.Endpoint, 0)
+			return min(c.endpointOf(&b.node), 0) - min(c.endpointOf(&a.node), 0)
 		}
 		return min(oldRank(c.job.last, a.node.ID), MaxNodes) - min(oldRank(c.job.last, b.node.ID), MaxNodes)
 	})

@@ -1,6 +1,7 @@
 package rendezvous
 
 import (
+	"slices"
 	"strings"
 	"testing"
 )
@@ -166,5 +167,73 @@ func TestFirstWorldHasTheEndpoints(t *testing.T) {
 	}
 	if w := got[len(got)-1].World; w.Index("id0") < 0 || w.Index("id3") < 0 {
 		t.Errorf("%+v", w.Members)
+	}
+}
+
+// TestFirstWorldOfANameOfSeveralNodes checks how many nodes the first world needs where
+// a name stands for several nodes, so that no two first worlds are disjoint.
+func TestFirstWorldOfANameOfSeveralNodes(t *testing.T) {
+	for _, tt := range []struct{ least, most, candidates, need int }{
+		{1, 4, 0, 1}, // the endpoint is one node
+		{1, 4, 1, 3}, // it may become several
+		{1, 4, 4, 3},
+		{1, 4, 6, 4},
+		{2, 3, 3, 2},
+		{3, 4, 4, 3},
+		{4, 4, 1, 4},
+		{4, 4, 7, 4},
+		{2, 2, 4, 3}, // two spares could make a world of their own
+	} {
+		m := coordinating(t, tt.most-1, tt.least)
+		show := Peers{All: []Peer{{ID: "id0", Control: "c0", Endpoint: 0}}, Candidates: tt.candidates}
+		if m.World() != nil {
+			t.Fatalf("%+v: it started before it knew the candidates", tt)
+		}
+		cmds := m.Step(m.now, show)
+		here := 1
+		cmds = append(cmds, m.Step(m.now.Add(2*simTimeouts.LastCall), Tick{})...)
+		for ; len(sent(cmds, MsgPropose)) == 0 && m.coord.round.state == roundForming && here < 8; here++ {
+			node := seatNode(here, tt.most-1, tt.least)
+			cmds = append(cmds, m.Step(m.now, Received{Conn(here), Message{Type: MsgHello, Node: &node}})...)
+			cmds = append(cmds, m.Step(m.now.Add(2*simTimeouts.LastCall), Tick{})...)
+		}
+		if here != tt.need {
+			t.Errorf("%+v: it needs %d nodes", tt, here)
+		}
+	}
+}
+
+// TestServersOfANameAreInTheOrderOfTheirAddresses checks which agent coordinates where
+// several agents serve one name.
+func TestServersOfANameAreInTheOrderOfTheirAddresses(t *testing.T) {
+	m := coordinating(t, 1, 1)
+	m.peers.all = []Peer{
+		{ID: "a", Control: "10.0.0.10:1", Endpoint: 0},
+		{ID: "b", Control: "10.0.0.9:7", Endpoint: 0},
+		{ID: "c", Control: "10.0.0.1:1", Endpoint: 1},
+		{ID: "d", Control: "10.0.0.2:1", Endpoint: -1},
+	}
+	var got []NodeID
+	for _, p := range m.servers() {
+		got = append(got, p.ID)
+	}
+	if want := []NodeID{"b", "a", "c"}; !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}
+
+// TestLateServerCounts checks that a node counts for its endpoint if the backend says
+// so, although the node did not know it when it joined.
+func TestLateServerCounts(t *testing.T) {
+	m := coordinating(t, 2, 2)
+	m.cfg.Endpoints = 3
+	node := seatNode(1, 2, 2)
+	m.Step(m.now, Received{1, Message{Type: MsgHello, Node: &node}})
+	if m.coord.quorumProblem() == "" {
+		t.Fatal("one of three endpoints is enough")
+	}
+	m.Step(m.now, Peers{All: []Peer{{ID: "id0", Control: "c0", Endpoint: 0}, {ID: "id1", Control: "c1", Endpoint: 2}}})
+	if why := m.coord.quorumProblem(); why != "" {
+		t.Error(why)
 	}
 }

@@ -23,7 +23,10 @@ type (
 	Peers struct {
 		All      []Peer
 		Complete bool // of a Fence: All has every agent with a membership
-		Trouble  string
+		// Candidates is how many nodes the endpoints stand for, as far as this agent
+		// knows, where a name stands for several nodes; 0: each endpoint is one node.
+		Candidates int
+		Trouble    string
 	}
 	// Dialed says that the stream that Dial asked for is open.
 	Dialed struct {

@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base32"
+	"net/netip"
 	"strings"
 	"syscall"
 
@@ -71,6 +72,15 @@ type Peer struct {
 	Name     string // for messages
 	Control  string // host:port of its control plane
 	Endpoint int    // index of the endpoint that it serves, -1: none
+}
+
+// ip returns the IP address of the agent's control plane; the zero Addr if it has none.
+func (p *Peer) ip() netip.Addr {
+	at, err := netip.ParseAddrPort(p.Control)
+	if err != nil {
+		return netip.Addr{}
+	}
+	return at.Addr().Unmap()
 }
 
 // SignalName gives "SIGTERM" for 15.

@@ -59,11 +59,12 @@ func (m *Machine) firstChoice() (addr string, self bool) {
 	return "", false
 }
 
-// servers returns the agents that serve an endpoint, in order.
+// servers returns the agents that serve an endpoint, in the order of the endpoints.
+// Agents that serve one name are in the order of their addresses.
 func (m *Machine) servers() []Peer {
 	ps := slices.DeleteFunc(slices.Clone(m.peers.all), func(p Peer) bool { return p.Endpoint < 0 })
 	slices.SortFunc(ps, func(a, b Peer) int {
-		return cmp.Or(cmp.Compare(a.Endpoint, b.Endpoint), cmp.Compare(a.ID, b.ID))
+		return cmp.Or(cmp.Compare(a.Endpoint, b.Endpoint), a.ip().Compare(b.ip()), cmp.Compare(a.ID, b.ID))
 	})
 	return ps
 }

@@ -3,6 +3,7 @@ package meet
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -20,19 +21,46 @@ type address struct {
 	endpoint int    // index of the endpoint whose address is this machine's; -1: none
 }
 
-// findAddress looks up this node and the endpoints.
+// errNoAddress means that this node's address cannot be found yet.
+var errNoAddress = errors.New("there is no default route")
+
+// addressInterval is the pause between two attempts to find this node's address.
+const addressInterval = 500 * time.Millisecond
+
+// findAddress looks up this node and the endpoints. A node that starts before its network
+// or its name is there tries again until the join timeout.
 func (s *Session) findAddress(ctx context.Context, n *spec.Network) (address, error) {
 	var names []string
 	for _, e := range n.Endpoints {
 		names = append(names, e.Host)
 	}
-	return waitFor(ctx, s, "looking up "+strings.Join(names, ", "), func(ctx context.Context) (address, error) { return findAddress(ctx, n) })
+	what, until := strings.Join(names, ", "), time.Now().Add(n.Conf.JoinTimeout)
+	at, err := waitFor(ctx, s, "looking up "+what, func(ctx context.Context) (address, error) { return findAddress(ctx, n, hostNames(n)) })
+	if !errors.Is(err, errNoAddress) {
+		return at, err
+	}
+	return waitFor(ctx, s, "waiting for an address of this node: there is no default route, and no address is known for "+what, func(ctx context.Context) (address, error) {
+		for {
+			select {
+			case <-ctx.Done():
+				return at, ctx.Err()
+			case <-time.After(addressInterval):
+			}
+			at, err := findAddress(ctx, n, hostNames(n))
+			if !errors.Is(err, errNoAddress) || !time.Now().Before(until) {
+				return at, err
+			}
+		}
+	})
 }
 
 // findAddress decides the node's address. It is --local-addr; otherwise that of the
 // scheduler's name of this node; otherwise the endpoint's own address if this machine
-// has it; otherwise the source address of the route to an endpoint.
-func findAddress(ctx context.Context, n *spec.Network) (address, error) {
+// has it; otherwise the source address of the route to an endpoint; otherwise that of
+// this machine's own names. This node serves an endpoint that has its address, or that
+// is one of its names and is unknown yet, or known for another machine: a pod that comes
+// back has a new address.
+func findAddress(ctx context.Context, n *spec.Network, names []string) (address, error) {
 	at := address{endpoint: -1}
 	if n.LocalAddr != "" {
 		ips, err := lookupLocal(ctx, n.LocalAddr)
@@ -43,24 +71,29 @@ func findAddress(ctx context.Context, n *spec.Network) (address, error) {
 	} else if n.Host != "" {
 		at.ip = addressOf(ctx, n.Host, n.Peer)
 	}
-	reach := ""
+	reach, named := "", -1
 	for i, e := range n.Endpoints {
-		ips, err := lookup(ctx, e.Host)
-		if err != nil {
-			continue // unknown yet; the wait for the other nodes reports it
-		}
-		for _, ip := range ips {
-			here := e.Host == n.Host || isLocal(ip) && (at.ip == "" || at.ip == ip.String())
-			if here && at.endpoint < 0 {
+		addrs, err := lookupEndpoint(ctx, e) // if it is unknown yet, the wait for the other nodes reports it
+		here := false
+		for _, addr := range addrs {
+			ip := addr.Addr()
+			if !e.IsService() && (e.Host == n.Host || isLocal(ip) && (at.ip == "" || at.ip == ip.String())) && at.endpoint < 0 {
 				at.endpoint = i
 				if at.ip == "" {
 					at.ip = externalAddress(ip, e.Host)
 				}
 			}
+			here = here || isLocal(ip)
 		}
-		if reach == "" && len(ips) > 0 {
-			reach = ips[0].String()
+		if err == nil && reach == "" {
+			reach = addrs[0].Addr().String()
 		}
+		if named < 0 && !here && isNameOf(e.Host, names) {
+			named = i
+		}
+	}
+	if at.endpoint < 0 {
+		at.endpoint = named
 	}
 	if h := n.Conf.IsHost; h != nil {
 		at.endpoint = map[bool]int{true: 0, false: -1}[*h]
@@ -68,13 +101,16 @@ func findAddress(ctx context.Context, n *spec.Network) (address, error) {
 	if at.ip == "" {
 		at.ip = sourceAddress(reach)
 	}
+	for i := 0; at.ip == "" && i < len(names); i++ {
+		at.ip = addressOf(ctx, names[i], "")
+	}
 	if n.Backend == spec.EtcdV3 && n.LocalAddr == "" && strings.HasPrefix(at.ip, "127.") {
 		// Many users run a member of etcd on every node. Other nodes do not reach
 		// this node at the member's loopback address.
 		at.ip = cmp.Or(sourceAddress(""), at.ip)
 	}
 	if at.ip == "" {
-		return at, fmt.Errorf("cannot find this node's address: %s cannot be resolved and there is no default route; give --local-addr", n.Endpoints[0].Host)
+		return at, fmt.Errorf("cannot find this node's address: no address is known for %s, and %w; give --local-addr", n.Endpoints[0].Host, errNoAddress)
 	}
 	at.bind = at.ip
 	if ip, err := netip.ParseAddr(at.ip); err == nil && !isLocal(ip) {
@@ -139,6 +175,12 @@ func lookup(ctx context.Context, host string) ([]netip.Addr, error) {
 func preferIPv4(ips []netip.Addr) []netip.Addr {
 	slices.SortStableFunc(ips, func(a, b netip.Addr) int { return a.BitLen() - b.BitLen() })
 	return ips
+}
+
+// isNotFound reports whether a name server has answered that it has no such record.
+func isNotFound(err error) bool {
+	e, ok := errors.AsType[*net.DNSError](err)
+	return ok && e.IsNotFound
 }
 
 // isLocal reports whether this machine has the address ip.

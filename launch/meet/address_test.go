@@ -55,7 +55,7 @@ func TestFindAddress(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			n := spec.Network{LocalAddr: tt.local, Endpoints: tt.endpoints, Conf: spec.Conf{IsHost: tt.isHost}}
-			got, err := findAddress(t.Context(), &n)
+			got, err := findAddress(t.Context(), &n, nil)
 			if tt.err != "" {
 				if err == nil || !strings.Contains(err.Error(), tt.err) {
 					t.Errorf("%v, want %q", err, tt.err)

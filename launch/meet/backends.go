@@ -155,7 +155,11 @@ func (s *Session) openGossip(ctx context.Context) (backend, error) {
 	}
 	g, err := gossip.Open(gossip.Config{
 		ID: b.node.ID, Name: b.node.Name(), RunID: b.node.RunID, Control: b.node.Control, Bind: at.bind,
-		Advertise: at.ip, Endpoints: endpoints, Serves: at.endpoint, Ports: func() []int { return ports(n.Ports) },
+		Advertise: at.ip, Ports: func() []int { return ports(n.Ports) },
+		Endpoints: gossip.Endpoints{
+			List: endpoints, Serves: at.endpoint, Nodes: b.node.Max, Growth: n.Conf.JoinTimeout,
+			Lookup: newNames(&n, at.ip, b.node.Min < b.node.Max).find,
+		},
 		Key: func(serves int) ([]byte, error) {
 			err := s.findSecret(ctx, n.Endpoints, serves)
 			return key(), err

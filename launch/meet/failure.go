@@ -30,7 +30,7 @@ func (s *Session) reportFailure(err error) {
 		kind = rendezvous.KindRendezvous
 	}
 	portTaken := isForeign && foreign.OtherJob || isOther || isTaken
-	if endpoints := s.opts.Network.Endpoints; portTaken && len(endpoints) == 1 {
+	if endpoints := s.opts.Network.Endpoints; portTaken && len(endpoints) == 1 && !endpoints[0].IsService() {
 		text += s.suggestPort(endpoints[0])
 	}
 	s.opts.OnFailure(kind, text)

@@ -59,6 +59,9 @@ func (in *input) etcd(s *Spec, m meeting) {
 		if e.Port == 0 {
 			in.fail("cannot use %s %s: etcd has no port 0", m.endpoint.from, e)
 		}
+		if e.IsService() {
+			in.fail("cannot use %s %s: a DNS service record is for the gossip rendezvous", m.endpoint.from, e)
+		}
 	}
 	s.Endpoints = list
 	in.noteUnused(s, EtcdV3, m.addr)

@@ -178,6 +178,9 @@ func (in *input) static(s *Spec, m meeting) {
 		case err != nil:
 			in.fail("cannot use %s: %w", m.endpoint.from, err)
 			return
+		case list[0].IsService():
+			in.fail("cannot use %s %s: a DNS service record is for the gossip rendezvous", m.endpoint.from, m.endpoint.text)
+			return
 		case len(list) != 1:
 			in.fail("cannot use %s %s: the static rendezvous has one endpoint", m.endpoint.from, m.endpoint.text)
 			return

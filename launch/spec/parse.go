@@ -131,8 +131,15 @@ func parseEndpoint(s string, unset int) (Endpoint, error) {
 	if !validHost(host) {
 		return Endpoint{}, fmt.Errorf("%q is not host[:port]", shown)
 	}
+	e := Endpoint{host, unset}
+	if e.IsService() {
+		if port != "" {
+			return e, fmt.Errorf("%q has a port, which is the DNS service record's to say", shown)
+		}
+		return e, nil
+	}
 	if port == "" {
-		return Endpoint{host, unset}, nil
+		return e, nil
 	}
 	n, err := strconv.ParseUint(port, 10, 16)
 	if err != nil {

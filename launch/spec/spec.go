@@ -13,6 +13,7 @@ package spec
 import (
 	"net"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -200,8 +201,21 @@ type PortRange struct{ Lo, Hi int }
 // Endpoint is a place where nodes meet.
 type Endpoint struct {
 	Host string // name or IP address, without brackets
-	Port int
+	Port int    // of no meaning for the name of a service record, which has the ports
 }
 
-// String returns host:port, with brackets around an IPv6 address.
-func (e Endpoint) String() string { return net.JoinHostPort(e.Host, strconv.Itoa(e.Port)) }
+// IsService reports whether the host is the name of a DNS service (SRV) record:
+// _name._tcp.domain.
+func (e Endpoint) IsService() bool {
+	name, rest, ok := strings.Cut(e.Host, ".")
+	return ok && strings.HasPrefix(name, "_") && strings.HasPrefix(strings.ToLower(rest), "_tcp.")
+}
+
+// String returns host:port, with brackets around an IPv6 address, or the name of a
+// service record.
+func (e Endpoint) String() string {
+	if e.IsService() {
+		return e.Host
+	}
+	return net.JoinHostPort(e.Host, strconv.Itoa(e.Port))
+}

@@ -21,7 +21,7 @@ func start64(b *testing.B) {
 	for i := range gs {
 		c := config(1+i, at)
 		if i == 0 {
-			c.Serves = 0
+			c.Endpoints.Serves = 0
 		}
 		g, err := Open(c)
 		if err != nil {
@@ -32,7 +32,7 @@ func start64(b *testing.B) {
 	var wg sync.WaitGroup
 	for _, g := range gs[1:] {
 		wg.Go(func() {
-			if err := g.joinEndpoint(b.Context(), at); err != nil {
+			if err := g.joinEndpoint(b.Context(), 0); err != nil {
 				b.Error(err)
 			}
 		})

@@ -68,14 +68,14 @@ func (f *fleet) Open(s rendezvoustest.Seat) (rendezvous.Backend, error) {
 	}
 	c := gossip.Config{
 		ID: n.ID, Name: n.Name(), RunID: n.RunID, Control: n.Control, Bind: n.Addr, Advertise: n.Addr,
-		Serves: -1, Ports: func() []int { return []int{0} },
+		Endpoints: gossip.Endpoints{Serves: -1}, Ports: func() []int { return []int{0} },
 	}
 	for _, e := range es {
-		c.Endpoints = append(c.Endpoints, e.addr)
+		c.Endpoints.List = append(c.Endpoints.List, e.addr)
 	}
 	var m member
 	if s.Index < len(es) {
-		m.at, c.Serves = es[s.Index], s.Index
+		m.at, c.Endpoints.Serves = es[s.Index], s.Index
 		select {
 		case <-m.at.free:
 		case <-time.After(10 * time.Second):

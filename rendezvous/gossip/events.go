@@ -6,6 +6,7 @@ import (
 	"net"
 	"strconv"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/gorun/gorun/internal/term"
@@ -42,7 +43,7 @@ func (g *Gossip) admit(id rendezvous.NodeID, m meta) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	_, known := g.seen.peers[id]
-	if (known || m.Endpoint >= 0 || g.cfg.Serves >= 0 || len(g.seen.peers) <= minKnown) && g.reserveName(id) {
+	if (known || m.Endpoint >= 0 || g.names.serves >= 0 || len(g.seen.peers) <= minKnown) && g.reserveName(id) {
 		return nil
 	}
 	return errKnowsEnough
@@ -69,7 +70,7 @@ func (g *Gossip) noteForeign(n *memberlist.Node, m meta, bad error) {
 func (g *Gossip) failJoin(f *Foreign) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.seen.foundPeer || g.cfg.Serves >= 0 {
+	if g.seen.foundPeer || g.names.serves >= 0 {
 		return false
 	}
 	if g.endpoint.foreign == nil {
@@ -91,7 +92,7 @@ const maxRefused = 64
 // endpoint.
 func (g *Gossip) reportRefusal(name string, m meta) {
 	g.mu.Lock()
-	report := g.cfg.Serves >= 0 && g.cfg.Refused != nil && !g.seen.refused[name] && len(g.seen.refused) < maxRefused
+	report := g.names.serves >= 0 && g.cfg.Refused != nil && !g.seen.refused[name] && len(g.seen.refused) < maxRefused
 	if report {
 		g.seen.refused[name] = true
 	}
@@ -198,14 +199,14 @@ func (e events) NotifyLeave(n *memberlist.Node) {
 }
 
 // delegate hands out this agent's meta and nothing else.
-type delegate []byte
+type delegate struct{ meta atomic.Pointer[[]byte] }
 
-func (d delegate) NodeMeta(int) []byte { return d }
+func (d *delegate) NodeMeta(int) []byte { return *d.meta.Load() }
 
-func (delegate) NotifyMsg([]byte) {}
+func (*delegate) NotifyMsg([]byte) {}
 
-func (delegate) GetBroadcasts(int, int) [][]byte { return nil }
+func (*delegate) GetBroadcasts(int, int) [][]byte { return nil }
 
-func (delegate) LocalState(bool) []byte { return nil }
+func (*delegate) LocalState(bool) []byte { return nil }
 
-func (delegate) MergeRemoteState([]byte, bool) {}
+func (*delegate) MergeRemoteState([]byte, bool) {}

@@ -81,7 +81,7 @@ func state(t testing.TB, id string) []byte {
 func TestSmallMessagesCostLittleMemory(t *testing.T) {
 	at := freePort(t, "127.0.0.1")
 	first := config(1, at)
-	first.Serves = 0
+	first.Endpoints.Serves = 0
 	home := open(t, first)
 	other := open(t, config(2, at))
 	meet(t, home, other)
@@ -140,7 +140,7 @@ func TestSmallMessagesCostLittleMemory(t *testing.T) {
 func TestNamesAreBounded(t *testing.T) {
 	at := freePort(t, "127.0.0.1")
 	first := config(1, at)
-	first.Serves, first.MaxAgents = 0, 100
+	first.Endpoints.Serves, first.MaxAgents = 0, 100
 	home, other := open(t, first), open(t, config(2, at))
 	meet(t, home, other)
 	udp, err := net.Dial("udp", at)
@@ -181,7 +181,7 @@ func TestNamesAreBounded(t *testing.T) {
 func TestFilterPassesAgentsMessages(t *testing.T) {
 	at := freePort(t, "127.0.0.1")
 	first := config(1, at)
-	first.Serves = 0
+	first.Endpoints.Serves = 0
 	open(t, first)
 	udp, err := net.ListenPacket("udp", "127.0.0.9:0")
 	if err != nil {

@@ -25,13 +25,12 @@ import (
 // Config of one agent's gossip.
 type Config struct {
 	ID        rendezvous.NodeID
-	Name      string   // for messages
-	RunID     string   // agents of another run are not seen
-	Control   string   // host:port of the control plane
-	Bind      string   // IP address to bind
-	Advertise string   // IP address that others reach
-	Endpoints []string // ip:port or host:port, in the order of preference
-	Serves    int      // index of the endpoint that this agent tries to serve, -1: none
+	Name      string // for messages
+	RunID     string // agents of another run are not seen
+	Control   string // host:port of the control plane
+	Bind      string // IP address to bind
+	Advertise string // IP address that others reach
+	Endpoints Endpoints
 	Ports     func() []int
 	MaxAgents int // agents that memberlist may know, including those that left lately; 0: 4096
 
@@ -79,6 +78,7 @@ type Gossip struct {
 	protocol        int
 	key             []byte // nil: nothing is encrypted
 	list            *memberlist.Memberlist
+	transport       *transport
 	unboundEndpoint string          // the endpoint that this agent should serve and whose port it could not bind; "": none
 	ended           context.Context // ends with Run, so that no dial outlives it
 	end             context.CancelFunc
@@ -86,6 +86,7 @@ type Gossip struct {
 	mu       sync.Mutex
 	seen     neighbours
 	endpoint endpoint
+	names    names
 	changed  chan struct{} // has a token when Run has something to look at
 }
 
@@ -120,11 +121,11 @@ func Open(cfg Config) (*Gossip, error) { return openAs(cfg, variant{protocol: re
 
 func openAs(cfg Config, v variant) (*Gossip, error) {
 	cfg.RunID, cfg.MaxAgents = shortRun(cfg.RunID), cmp.Or(cfg.MaxAgents, 4096)
-	g := &Gossip{cfg: cfg, protocol: v.protocol, seen: newNeighbours(), changed: make(chan struct{}, 1)}
+	g := &Gossip{cfg: cfg, protocol: v.protocol, seen: newNeighbours(), names: newNames(cfg.Endpoints), changed: make(chan struct{}, 1)}
 	g.ended, g.end = context.WithCancel(context.Background())
-	ports := cfg.Ports()
-	if cfg.Serves >= 0 {
-		port, err := portOf(cfg.Endpoints[cfg.Serves])
+	ports, wanted := cfg.Ports(), cfg.Endpoints.Serves
+	if wanted >= 0 {
+		port, err := portOf(cfg.Endpoints.List[wanted])
 		if err != nil {
 			return nil, err
 		}
@@ -133,20 +134,20 @@ func openAs(cfg Config, v variant) (*Gossip, error) {
 	var err error
 	for i, port := range ports {
 		serves := -1
-		if cfg.Serves >= 0 && i == 0 {
-			serves = cfg.Serves
+		if i == 0 {
+			serves = wanted
 		}
-		if cfg.Key != nil && (i == 0 || g.cfg.Serves != serves) {
+		if cfg.Key != nil && (i == 0 || g.names.serves != serves) {
 			if g.key, err = cfg.Key(serves); err != nil {
 				return nil, err
 			}
 		}
-		g.cfg.Serves = serves // other agents may connect as soon as the port is open
+		g.names.serves = serves // other agents may connect as soon as the port is open
 		if err = g.create(port, serves, v.tune); err == nil {
 			return g, nil
 		}
 		if serves >= 0 {
-			g.unboundEndpoint = cfg.Endpoints[serves]
+			g.unboundEndpoint = cfg.Endpoints.List[serves]
 		}
 	}
 	return nil, fmt.Errorf("cannot open a gossip port on %s: %w", cfg.Bind, err)
@@ -171,8 +172,7 @@ func portOf(endpoint string) (int, error) {
 }
 
 func (g *Gossip) create(port, serves int, tune func(*memberlist.Config)) error {
-	m := meta{Protocol: g.protocol, Run: g.cfg.RunID, Name: g.cfg.Name, Control: g.cfg.Control, Endpoint: serves}
-	b, err := m.encode()
+	b, err := g.meta(serves)
 	if err != nil {
 		return err
 	}
@@ -195,7 +195,9 @@ func (g *Gossip) create(port, serves int, tune func(*memberlist.Config)) error {
 	}
 	c.BindPort, c.AdvertisePort = t.port(), t.port()
 	c.Transport = t
-	c.Delegate, c.Events, c.Alive = delegate(b), events{g}, g
+	own := &delegate{}
+	own.meta.Store(&b)
+	c.Delegate, c.Events, c.Alive = own, events{g}, g
 	if tune != nil {
 		tune(c)
 	}
@@ -204,12 +206,22 @@ func (g *Gossip) create(port, serves int, tune func(*memberlist.Config)) error {
 		_ = t.Shutdown()
 		return err
 	}
-	g.list = list
+	g.list, g.transport, g.names.own = list, t, own
 	return nil
 }
 
+// meta returns what this agent reports of itself if it serves an endpoint.
+func (g *Gossip) meta(serves int) ([]byte, error) {
+	m := meta{Protocol: g.protocol, Run: g.cfg.RunID, Name: g.cfg.Name, Control: g.cfg.Control, Endpoint: serves}
+	return m.encode()
+}
+
 // Serves returns the index of the endpoint that this agent serves, -1 if none.
-func (g *Gossip) Serves() int { return g.cfg.Serves }
+func (g *Gossip) Serves() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.names.serves
+}
 
 // Port returns the bound gossip port.
 func (g *Gossip) Port() int { return int(g.list.LocalNode().Port) }
@@ -300,7 +312,7 @@ func (g *Gossip) snapshot() rendezvous.Peers {
 		out = append(out, p)
 	}
 	slices.SortFunc(out, func(a, b rendezvous.Peer) int { return strings.Compare(string(a.ID), string(b.ID)) })
-	return rendezvous.Peers{All: out, Trouble: g.endpoint.trouble}
+	return rendezvous.Peers{All: out, Candidates: g.names.candidates(), Trouble: g.endpoint.trouble}
 }
 
 func (g *Gossip) foreign() *Foreign {

@@ -52,7 +52,7 @@ func TestHealedNetworkIsOneAgain(t *testing.T) {
 		})
 	}
 	first := config(1, at)
-	first.Serves = 0
+	first.Endpoints.Serves = 0
 	e, a, b, c := open(t, first), member(2), member(3), member(4)
 	meet(t, e, a, b, c)
 	e.stop()
@@ -72,7 +72,7 @@ func TestAgentEndsQuicklyWhenTheJobIsOver(t *testing.T) {
 	t.Parallel()
 	at := freePort(t, "127.0.0.1")
 	first := config(1, at)
-	first.Serves = 0
+	first.Endpoints.Serves = 0
 	home := open(t, first)
 	best := time.Hour
 	for i := range 5 { // the machine may be busy

@@ -15,7 +15,7 @@ import (
 func TestAgentOfAnotherJobIsRefused(t *testing.T) {
 	at := freePort(t, "127.0.0.1")
 	first := config(1, at)
-	first.Serves = 0
+	first.Endpoints.Serves = 0
 	home := open(t, first)
 	t.Run("other run", func(t *testing.T) {
 		c := config(2, at)
@@ -93,7 +93,7 @@ func TestTroubleSaysWhyNoEndpointAnswers(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			c := config(1, tt.endpoint)
-			c.Serves = tt.serves
+			c.Endpoints.Serves = tt.serves
 			a := open(t, c)
 			eventually(t, 10*time.Second, func() bool { return strings.Contains(a.peers().Trouble, tt.text) }, func() string {
 				return fmt.Sprintf("trouble is %q, want %q", a.peers().Trouble, tt.text)
@@ -115,7 +115,7 @@ func TestTroubleSaysWhyNoEndpointAnswers(t *testing.T) {
 func TestRandomBytesChangeNothing(t *testing.T) {
 	at := freePort(t, "127.0.0.1")
 	first := config(1, at)
-	first.Serves = 0
+	first.Endpoints.Serves = 0
 	a, b := open(t, first), open(t, config(2, at))
 	meet(t, a, b)
 	udp, err := net.Dial("udp", at)

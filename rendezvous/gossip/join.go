@@ -5,13 +5,21 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
+	"slices"
+	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
 	"github.com/gorun/gorun/rendezvous"
 	"github.com/gorun/gorun/rendezvous/secret"
 )
+
+// growthInterval is the pause between two look-ups of a name while more of its addresses
+// are awaited.
+const growthInterval = time.Second
 
 // join joins the agents at the endpoints until one answers, and again every
 // rejoinInterval.
@@ -20,11 +28,14 @@ import (
 func (g *Gossip) join(ctx context.Context) {
 	wait, idle := 5*time.Millisecond, time.Duration(0)
 	for {
-		if served, few := g.servedEndpoints(); len(served) == 0 || idle >= rejoinInterval {
+		served, few := g.servedEndpoints()
+		if len(served) == 0 || idle >= rejoinInterval || idle >= growthInterval && g.growing() {
 			idle = 0
-			for i, e := range g.cfg.Endpoints {
-				if i != g.cfg.Serves && (few || !served[i]) {
-					g.noteTrouble(e, g.joinEndpoint(ctx, e))
+			for i := range g.cfg.Endpoints.List {
+				if i == g.Serves() {
+					g.joinOwn(ctx, i)
+				} else if few || !served[i] || g.isSeveral(i) {
+					g.noteTrouble(g.cfg.Endpoints.List[i], g.joinEndpoint(ctx, i))
 				}
 			}
 		}
@@ -64,53 +75,110 @@ func (g *Gossip) findLost(ctx context.Context) {
 	}
 }
 
-// joinEndpoint joins at all addresses of an endpoint. DNS may not know the endpoint's
-// name yet, and some of its addresses may not answer.
-func (g *Gossip) joinEndpoint(ctx context.Context, endpoint string) error {
-	host, port, err := net.SplitHostPort(endpoint)
+// isName reports whether an endpoint is a name that may stand for other nodes later.
+func (g *Gossip) isName(i int) bool {
+	_, err := netip.ParseAddrPort(g.cfg.Endpoints.List[i])
+	return err != nil && g.cfg.Endpoints.Lookup != nil
+}
+
+// isSeveral reports whether an endpoint stands for several nodes.
+func (g *Gossip) isSeveral(i int) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return g.names.found[i].Several
+}
+
+// joinOwn joins the other nodes of the endpoint that this agent serves, if the endpoint
+// stands for several. That nothing answers there is no trouble: the others come here.
+func (g *Gossip) joinOwn(ctx context.Context, i int) {
+	if !g.isName(i) {
+		return
+	}
+	if found, err := g.lookUp(ctx, i); err == nil && found.Several {
+		others, _, _ := g.places(found)
+		_ = g.joinPlaces(g.cfg.Endpoints.List[i], others)
+	}
+}
+
+// joinEndpoint joins at the addresses of an endpoint. DNS may not know the endpoint's
+// name yet, and some of its addresses may not answer. If this agent has one of the
+// addresses, it serves the endpoint from then on.
+func (g *Gossip) joinEndpoint(ctx context.Context, i int) error {
+	endpoint := g.cfg.Endpoints.List[i]
+	found, err := g.lookUp(ctx, i)
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
-	defer cancel()
-	ips, err := net.DefaultResolver.LookupHost(ctx, host)
-	if err != nil {
-		return fmt.Errorf("cannot resolve the endpoint: %w", err)
+	others, own, here := g.places(found)
+	if here && g.Serves() < 0 && endpoint != g.unboundEndpoint && g.isName(i) {
+		err = g.serve(i, own)
 	}
-	for i := range ips {
-		ips[i] = net.JoinHostPort(ips[i], port)
+	if here && g.Serves() < 0 { // another agent of this node has the port, or another program
+		others = append(others, own)
 	}
-	n, err := g.list.Join(ips)
-	if n > 0 || g.foreign() != nil {
+	if err != nil && !errors.Is(err, syscall.EADDRINUSE) {
+		return fmt.Errorf("cannot open the endpoint's port: %w", err)
+	}
+	return g.joinPlaces(endpoint, others)
+}
+
+// joinPlaces joins at these addresses of an endpoint, at all of them at the same time. An
+// agent that knows many others leaves out the addresses of those.
+func (g *Gossip) joinPlaces(endpoint string, places []netip.AddrPort) error {
+	if _, few := g.servedEndpoints(); !few && len(places) > 1 {
+		served := g.servedHosts()
+		places = slices.DeleteFunc(places, func(at netip.AddrPort) bool { return served[at.Addr()] })
+	}
+	if len(places) == 0 {
 		return nil
 	}
+	errs := make([]error, len(places))
+	var wg sync.WaitGroup
+	for i, at := range places {
+		wg.Go(func() { _, errs[i] = g.list.Join([]string{at.String()}) })
+	}
+	wg.Wait()
+	if slices.Contains(errs, nil) || g.foreign() != nil {
+		return nil
+	}
+	return g.explain(endpoint, places[0], errs[0])
+}
+
+// explain says why nothing could be joined at an address of an endpoint.
+func (g *Gossip) explain(endpoint string, at netip.AddrPort, err error) error {
 	var many interface{ WrappedErrors() []error }
 	if errors.As(err, &many) && len(many.WrappedErrors()) > 0 {
 		err = many.WrappedErrors()[0]
 	}
-	if err != nil && isKeyMismatch(err.Error()) {
-		g.reportKeyMismatch(host, endpoint)
+	if isKeyMismatch(err.Error()) {
+		g.reportKeyMismatch(hostOf(endpoint), endpoint)
 		return &secret.Mismatch{At: endpoint}
 	}
-	if err != nil && strings.Contains(err.Error(), errCompressed.Error()) { // memberlist keeps only the text of errors
+	if strings.Contains(err.Error(), errCompressed.Error()) { // memberlist keeps only the text of errors
 		g.failJoin(otherProgram(endpoint, errCompressed))
 	}
 	switch {
-	case err == nil:
-	case isDialError(err):
-		if endpoint == g.unboundEndpoint && g.isUDPPortInUse(port) {
-			err = fmt.Errorf("another program has the UDP port of %s, and %w (%w)", endpoint, errNoGorun, err)
-		}
-	default: // it accepts connections and does not answer as memberlist does
+	case !isDialError(err): // it accepts connections and does not answer as memberlist does
 		err = fmt.Errorf("%s is in use, but %w; is it another program's port? (%w)", endpoint, errNoGorun, err)
+	case endpoint == g.unboundEndpoint && g.isUDPPortInUse(at.Port()):
+		err = fmt.Errorf("another program has the UDP port of %s, and %w (%w)", endpoint, errNoGorun, err)
 	}
 	return err
 }
 
+// hostOf returns the host of an endpoint.
+func hostOf(endpoint string) string {
+	host, _, err := net.SplitHostPort(endpoint)
+	if err != nil {
+		return endpoint
+	}
+	return host
+}
+
 // isUDPPortInUse reports whether a program on this node has the port for UDP. A gorun
 // would have the port for TCP, too.
-func (g *Gossip) isUDPPortInUse(port string) bool {
-	c, err := net.ListenPacket("udp", net.JoinHostPort(g.cfg.Bind, port))
+func (g *Gossip) isUDPPortInUse(port uint16) bool {
+	c, err := net.ListenPacket("udp", net.JoinHostPort(g.cfg.Bind, strconv.Itoa(int(port))))
 	if err == nil {
 		c.Close()
 	}
@@ -130,7 +198,7 @@ func (g *Gossip) isPortTaken(now time.Time) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	since := g.endpoint.noGorunSince
-	return len(g.cfg.Endpoints) == 1 && !g.seen.foundPeer && !since.IsZero() && now.Sub(since) >= noGorunLimit
+	return len(g.cfg.Endpoints.List) == 1 && !g.seen.foundPeer && !since.IsZero() && now.Sub(since) >= noGorunLimit
 }
 
 // noteTrouble keeps why an endpoint did not answer, for the user; err is nil if it did.

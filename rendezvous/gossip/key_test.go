@@ -48,7 +48,7 @@ func TestAgentWithAnotherKeyIsRefused(t *testing.T) {
 			t.Parallel()
 			at := freePort(t, "127.0.0.1")
 			c, reported := keyed(key.job, 1, at)
-			c.Serves = 0
+			c.Endpoints.Serves = 0
 			first := open(t, c)
 			c, _ = keyed(key.other, 2, at)
 			wantForeign(t, open(t, c), at+" has another secret (or none), or is of another run; give every node of a job the same --secret-file and --rdzv-id, and every job a port of its own")
@@ -70,7 +70,7 @@ func TestEndpointsWithDifferentKeysReportEachOther(t *testing.T) {
 	var reported []*hostList
 	for i := range 2 {
 		c, h := keyed(byte(i+1), i+1, one, two)
-		c.Serves = i
+		c.Endpoints.Serves = i
 		open(t, c)
 		reported = append(reported, h)
 	}
@@ -82,7 +82,7 @@ func TestEndpointsWithDifferentKeysReportEachOther(t *testing.T) {
 func TestBytesWithoutTheKeyChangeNothing(t *testing.T) {
 	at := freePort(t, "127.0.0.1")
 	c, _ := keyed(1, 1, at)
-	c.Serves = 0
+	c.Endpoints.Serves = 0
 	a := open(t, c)
 	c, _ = keyed(1, 2, at)
 	b := open(t, c)
@@ -118,7 +118,7 @@ func TestOtherProgramHasNoOtherKey(t *testing.T) {
 			at := freePort(t, "127.0.0.1")
 			first := config(1, at)
 			reported := make(chan string, 100)
-			first.Serves, first.Key, first.OtherKey = 0, func(int) ([]byte, error) { return key, nil }, func(host string) { reported <- host }
+			first.Endpoints.Serves, first.Key, first.OtherKey = 0, func(int) ([]byte, error) { return key, nil }, func(host string) { reported <- host }
 			open(t, first)
 			for _, junk := range []string{"\x16\x03\x01\x02\x00\x01", "GET / HTTP/1.1\r\n\r\n", "\n\n\n\n\n\n\n\n", "\x00\x00\x00\x00", "\x06junk of a scanner"} {
 				c, err := net.Dial("tcp", at)

@@ -20,7 +20,7 @@ func TestAgentsSeeEachOther(t *testing.T) {
 			for i := range n {
 				c := config(1+i, at)
 				if i == 0 {
-					c.Serves = 0
+					c.Endpoints.Serves = 0
 				}
 				as = append(as, open(t, c))
 			}
@@ -55,7 +55,7 @@ func TestOneOfManyOnAHostServesTheEndpoint(t *testing.T) {
 	for i := range n {
 		wg.Go(func() {
 			c := config(1, at)
-			c.Serves = 0
+			c.Endpoints.Serves = 0
 			as[i] = open(t, c)
 		})
 	}
@@ -76,13 +76,13 @@ func TestOneOfManyOnAHostServesTheEndpoint(t *testing.T) {
 func TestNewEndpointAgentFindsTheOthers(t *testing.T) {
 	at := freePort(t, "127.0.0.1")
 	first := config(1, at)
-	first.Serves = 0
+	first.Endpoints.Serves = 0
 	a, b, c := open(t, first), open(t, config(2, at)), open(t, config(3, at))
 	meet(t, a, b, c)
 	a.stop()
 	meet(t, b, c)
 	again := config(1, at)
-	again.Serves = 0
+	again.Endpoints.Serves = 0
 	meet(t, b, c, open(t, again))
 }
 
@@ -95,7 +95,7 @@ func TestEndpointAgentsKnowAll(t *testing.T) {
 	for i := range n {
 		c := config(1+i, one, two)
 		if i < 2 {
-			c.Serves = i
+			c.Endpoints.Serves = i
 		}
 		as = append(as, open(t, c))
 	}
@@ -118,7 +118,7 @@ func TestAgentsOfTwoEndpointsSeeEachOther(t *testing.T) {
 	var as []*agent
 	for i := range 2 {
 		c := config(1+i, one, two)
-		c.Serves = i
+		c.Endpoints.Serves = i
 		as = append(as, open(t, c))
 	}
 	as = append(as, open(t, config(3, one, two)))

@@ -27,7 +27,7 @@ func TestOwnPortIsTaken(t *testing.T) {
 	}()
 	start := func(i int, endpoints ...string) *agent {
 		c := config(i, endpoints...)
-		c.Serves = 0
+		c.Endpoints.Serves = 0
 		return open(t, c)
 	}
 	at := freePort(t, "127.0.0.1")

@@ -29,7 +29,7 @@ func config(i int, endpoints ...string) Config {
 	addr := fmt.Sprintf("127.0.0.%d", i)
 	return Config{
 		ID: rendezvous.NewIdentity().ID(), Name: "node" + addr, RunID: "run", Control: addr + ":1", Bind: addr, Advertise: addr,
-		Endpoints: endpoints, Serves: -1, Ports: func() []int { return []int{0} },
+		Endpoints: Endpoints{List: endpoints, Serves: -1}, Ports: func() []int { return []int{0} },
 	}
 }
 

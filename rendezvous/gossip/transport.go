@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"strconv"
 	"sync"
 	"time"
 
@@ -41,7 +42,7 @@ func (g *Gossip) bind(port int, f *filter) (t *transport, err error) {
 				t.tcp = g.cfg.Listen(t.tcp)
 			}
 			t.packets, t.streams, t.closed = make(chan *memberlist.Packet), make(chan net.Conn), make(chan struct{})
-			t.wg.Go(t.acceptStreams)
+			t.wg.Go(func() { t.acceptStreams(t.tcp) })
 			t.wg.Go(t.readPackets)
 			return t, nil
 		}
@@ -64,13 +65,32 @@ func bindOnce(addr string, port int) (*transport, error) {
 	return &transport{tcp: tcp, udp: udp}, nil
 }
 
+// listen serves a second TCP port: that of an endpoint. Agents join there over TCP, and
+// learn the address to which packets go.
+func (g *Gossip) listen(port uint16) error {
+	l, err := net.Listen("tcp", net.JoinHostPort(g.cfg.Bind, strconv.Itoa(int(port))))
+	if err != nil {
+		return err
+	}
+	if g.cfg.Listen != nil {
+		l = g.cfg.Listen(l)
+	}
+	g.transport.wg.Go(func() {
+		defer l.Close()
+		stop := context.AfterFunc(g.ended, func() { l.Close() })
+		defer stop()
+		g.transport.acceptStreams(l)
+	})
+	return nil
+}
+
 func (t *transport) port() int { return t.udp.LocalAddr().(*net.UDPAddr).Port }
 
 // acceptStreams gives memberlist the accepted connections. memberlist ends each of them
 // within its TCPTimeout.
-func (t *transport) acceptStreams() {
+func (t *transport) acceptStreams(l net.Listener) {
 	for {
-		c, err := t.tcp.Accept()
+		c, err := l.Accept()
 		if err != nil {
 			return // the port is closed
 		}

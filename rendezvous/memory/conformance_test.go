@@ -33,8 +33,11 @@ func (f *fleet) Open(s rendezvoustest.Seat) (rendezvous.Backend, error) {
 	n := s.Node
 	if !f.fences && s.Index < s.Endpoints {
 		n.Endpoint = s.Index
+		if s.OneName {
+			n.Endpoint = 0
+		}
 	}
-	c := memory.Config{RunID: n.RunID, Peer: rendezvous.Peer{ID: n.ID, Name: n.Name(), Control: n.Control, Endpoint: n.Endpoint}}
+	c := memory.Config{RunID: n.RunID, OneName: s.OneName, Peer: rendezvous.Peer{ID: n.ID, Name: n.Name(), Control: n.Control, Endpoint: n.Endpoint}}
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.fences {

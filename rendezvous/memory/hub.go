@@ -22,7 +22,8 @@ type Hub struct {
 
 // run is what the hub keeps for one run id.
 type run struct {
-	members []*entry // in the order in which they came
+	members []*entry            // in the order in which they came
+	named   []rendezvous.NodeID // all that have come; one comes again after its membership has ended
 	first   rendezvous.NodeID
 	record  *record
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"reflect"
+	"slices"
 	"sync"
 	"time"
 
@@ -13,8 +14,9 @@ import (
 
 // Config of one agent's membership.
 type Config struct {
-	RunID string
-	Peer  rendezvous.Peer // Endpoint only counts for a Member that does not fence
+	RunID   string
+	OneName bool            // the endpoint's name stands for all members, those that are cut off included
+	Peer    rendezvous.Peer // Endpoint only counts for a Member that does not fence
 }
 
 // Member is one agent among the others: a rendezvous.Backend that shows all agents to
@@ -137,6 +139,9 @@ func (m *Member) confirm() answer {
 	e := r.find(m.cfg.Peer.ID)
 	if e == nil {
 		e = &entry{peer: m.cfg.Peer}
+		if !slices.Contains(r.named, m.cfg.Peer.ID) {
+			r.named = append(r.named, m.cfg.Peer.ID)
+		}
 		r.members = append(r.members, e)
 		h.updateRun(m.cfg.RunID)
 		h.wakeMembers()
@@ -169,6 +174,13 @@ func (m *Member) view(r *run, leads bool) rendezvous.Peers {
 			}
 		}
 		p.All = append(p.All, peer)
+	}
+	if m.cfg.OneName {
+		for _, id := range r.named {
+			if !m.hub.ended[id] {
+				p.Candidates++
+			}
+		}
 	}
 	return p
 }

@@ -39,6 +39,7 @@ type Seat struct {
 	Node      *rendezvous.Node
 	Index     int                    // of the node in its run, from 0
 	Endpoints int                    // nodes below this index serve an endpoint, if the backend has endpoints
+	OneName   bool                   // these nodes serve the same endpoint, a name that stands for all nodes
 	Host      func(index int) string // IP address of a node of this run
 }
 

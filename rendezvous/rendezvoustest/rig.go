@@ -38,10 +38,13 @@ type Job struct {
 	Min, Max  int
 	Restarts  int
 	Endpoints int // nodes that serve an endpoint, where the backend has endpoints; 1 for 0
-	Join      time.Duration
-	LastCall  time.Duration
-	Grow      bool
-	StopTime  time.Duration // to stop workers
+	// OneName makes one name stand for all nodes, where the backend can show that. The
+	// first Endpoints nodes serve it.
+	OneName  bool
+	Join     time.Duration
+	LastCall time.Duration
+	Grow     bool
+	StopTime time.Duration // to stop workers
 
 	checks *checker // compares the nodes; nil: they are not compared
 	number int      // of the rig's jobs
@@ -115,7 +118,7 @@ func (r *Rig) Start(j Job, i int, shape ...func(*Agent)) *Agent {
 		r.Fatal(err)
 	}
 	a.end, a.Node.Control = end, end.Addr()
-	if a.backend, err = r.Fleet.Open(Seat{Node: &a.Node, Index: i, Endpoints: max(1, j.Endpoints), Host: j.host(r)}); err != nil {
+	if a.backend, err = r.Fleet.Open(Seat{Node: &a.Node, Index: i, Endpoints: max(1, j.Endpoints), OneName: j.OneName, Host: j.host(r)}); err != nil {
 		r.Fatal(err)
 	}
 	fence, fences := a.backend.(rendezvous.Fence)
@@ -127,9 +130,12 @@ func (r *Rig) Start(j Job, i int, shape ...func(*Agent)) *Agent {
 	l.labels[a.Node.ID] = a.label
 	l.mu.Unlock()
 	l.note("%s starts (%s)", a.label, a.Node.Control)
-	jobs := 0
+	jobs, endpoints := 0, max(1, j.Endpoints)
+	if j.OneName {
+		endpoints = 1
+	}
 	m := rendezvous.New(rendezvous.Config{
-		Self: a.Node, MaxRestarts: j.Restarts, Endpoints: max(1, j.Endpoints), Where: "here", Takeover: true, Fenced: fences, Grow: j.Grow, Check: j.checks != nil,
+		Self: a.Node, MaxRestarts: j.Restarts, Endpoints: endpoints, Where: "here", Takeover: true, Fenced: fences, Grow: j.Grow, Check: j.checks != nil,
 		Timeouts: rendezvous.Timeouts{Join: j.Join, LastCall: j.LastCall, Rejoin: r.Timing.Rejoin, Retry: 50 * time.Millisecond},
 		Token:    func() string { jobs++; return fmt.Sprintf("%s.%d", a.Node.ID, jobs) },
 	}, time.Now())

@@ -104,6 +104,9 @@ func (s *schedule) play() {
 		s.job.checks = newChecker(s.seed)
 	}
 	n := max(1, s.job.Min+s.rng.IntN(most-s.job.Min+2))
+	if s.seed%4 == 0 && !s.Traits.Fences {
+		s.job.OneName, s.job.Endpoints = true, n
+	}
 	for i := range n {
 		time.Sleep(s.randomTime(200 * time.Millisecond))
 		s.startNode(i)
@@ -254,7 +257,7 @@ func (s *schedule) showOldPeers(a *Agent) {
 	}
 	a.ledger.note("%s is shown old peers", a.label)
 	peers := func(keep func(*Agent) bool) rendezvous.Peers {
-		var p rendezvous.Peers
+		p := rendezvous.Peers{Candidates: s.candidates()}
 		for _, o := range s.agents {
 			if o == a || keep(o) {
 				p.All = append(p.All, rendezvous.Peer{ID: o.Node.ID, Name: o.Node.Name(), Control: o.Node.Control, Endpoint: o.Node.Endpoint})
@@ -268,6 +271,19 @@ func (s *schedule) showOldPeers(a *Agent) {
 	}
 	time.Sleep(1100 * time.Millisecond)
 	a.events.Put(peers(func(o *Agent) bool { return locked(o, func() bool { return !o.crashed && o.outcome == nil }) }))
+}
+
+// candidates returns how many nodes the job's name stands for; 0: it has none.
+func (s *schedule) candidates() (n int) {
+	if !s.job.OneName {
+		return 0
+	}
+	for _, a := range s.agents {
+		if locked(a, func() bool { return !a.crashed && a.outcome == nil }) {
+			n++
+		}
+	}
+	return n
 }
 
 // separate cuts an agent off, or reconnects it.
