@@ -18,7 +18,7 @@ func (j *job) members(n int) (peers []rendezvous.Peer) {
 	j.Helper()
 	g, err := gossip.Open(gossip.Config{
 		ID: rendezvous.NewIdentity().ID(), Name: "stranger", RunID: j.id, Control: "127.0.0.9:9", Bind: "127.0.0.9", Advertise: "127.0.0.9",
-		Endpoints: []string{j.endpoint}, Serves: -1, Ports: func() []int { return []int{0} },
+		Endpoints: gossip.Endpoints{List: []string{j.endpoint}, Serves: -1}, Ports: func() []int { return []int{0} },
 	})
 	if err != nil {
 		j.Fatal(err)
