@@ -202,12 +202,13 @@ func TestEndpointPodWithNewAddress(t *testing.T) {
 		a.waitForStdout("restart 0", 1)
 	}
 	j.kill(as[0].keeper())
+	as[1].waitForStderr("have 1 of 2 nodes")
 	p.ip(1, "link set eth0 down") // the old address is gone with the pod
 	back := p.machines[2]
 	back.Host = "train-0"
 	back.write("etc/hosts", fmt.Sprintf("127.0.0.1 localhost\n%s train-0.train.%s train-0\n", back.ip(), domain))
 	as[0] = p.start(j, 3, "2", program...)
-	as[0].waitForStderr("waiting for")
+	as[0].waitForStderr("have 1 of 2 nodes")
 	p.rename("train-0.train", back.ip())
 	for _, a := range as {
 		a.waitForStdout("restart 1", 1)

@@ -4,7 +4,7 @@
 # missing and goes on: tests skip what they cannot do, unless CI=true.
 set -eu
 
-packages=${*:-python3-torch python3-venv iproute2 iptables nftables gcc libc6-dev etcd-server munge slurmctld slurmd slurm-client openssh-server openssh-client}
+packages=${*:-python3-torch python3-venv iproute2 iptables nftables gcc libc6-dev etcd-server munge slurmctld slurmd slurm-client openssh-server openssh-client dnsmasq-base}
 
 # has PACKAGE: by what the tests call, so that a torch from pip counts as well.
 has() {
@@ -14,6 +14,7 @@ has() {
 	python3-venv) /usr/bin/python3 -c 'import venv' 2>/dev/null || python3 -c 'import venv' 2>/dev/null ;;
 	iptables) PATH=$PATH:/sbin:/usr/sbin command -v iptables >/dev/null ;;
 	nftables) PATH=$PATH:/sbin:/usr/sbin command -v nft >/dev/null ;;
+	dnsmasq-base) PATH=$PATH:/usr/sbin command -v dnsmasq >/dev/null ;;
 	gcc) command -v gcc >/dev/null ;;
 	libc6-dev) [ -e /usr/include/stdio.h ] ;;
 	openmpi-bin) command -v mpirun.openmpi >/dev/null ;;
