@@ -128,8 +128,9 @@ func TestTestsDoNotSleep(t *testing.T) {
 	}
 }
 
-// Imports follow the arrows of the design: cmd → launch → {rendezvous, envprop} and
-// rendezvous/X → rendezvous. Tests may import any package.
+// TestImportsFollowTheDesign checks that imports follow the arrows of the design: cmd →
+// launch → {rendezvous, envprop} and rendezvous/X → rendezvous. Tests may import any
+// package.
 func TestImportsFollowTheDesign(t *testing.T) {
 	for _, s := range sources(t) {
 		if s.isTest() {
@@ -143,7 +144,8 @@ func TestImportsFollowTheDesign(t *testing.T) {
 	}
 }
 
-// The parts of an agent get the options that they need, not all that the user asked.
+// TestOnlyLaunchSeesTheSpec checks that the parts of an agent get the options that they
+// need, not all that the user asked.
 func TestOnlyLaunchSeesTheSpec(t *testing.T) {
 	for _, s := range sources(t) {
 		if s.isTest() || s.pkg == "launch" || within(s.pkg, "launch/spec", "cmd", "bench") {
@@ -285,7 +287,8 @@ func isJSON(st *ast.StructType) bool {
 	return slices.ContainsFunc(st.Fields.List, func(f *ast.Field) bool { return f.Tag != nil && strings.Contains(f.Tag.Value, "json:") })
 }
 
-// Only internal/term decides what may reach a terminal.
+// TestOnlyTermDecidesWhatIsPrintable checks that only internal/term decides what may
+// reach a terminal.
 func TestOnlyTermDecidesWhatIsPrintable(t *testing.T) {
 	for _, s := range sources(t) {
 		if s.isTest() || within(s.pkg, "internal/term", "worker", "examples") {

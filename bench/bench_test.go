@@ -28,7 +28,8 @@ func TestMedian(t *testing.T) {
 	}
 }
 
-// A slow peer runs in evenly spread rounds; a quick peer and gorun run in all rounds.
+// TestTurnsAreSpread checks that a slow peer runs in evenly spread rounds; a quick peer
+// and gorun run in all rounds.
 func TestTurnsAreSpread(t *testing.T) {
 	e := effort{reps: 10, budget: 10 * time.Second}
 	for _, c := range []struct {
@@ -169,7 +170,7 @@ func TestJob(t *testing.T) {
 	}
 }
 
-// Five agents in this process seal a round, whichever starts last.
+// TestFleet checks that five agents in this process seal a round, whichever starts last.
 func TestFleet(t *testing.T) {
 	for _, late := range []bool{true, false} {
 		got, err := sealFleet(t.Context(), &lab{}, &peer{name: nameGorun}, 5, late)
@@ -179,7 +180,7 @@ func TestFleet(t *testing.T) {
 	}
 }
 
-// The table says that etcd is not installed, and goes on without.
+// TestNoEtcd checks that the table says that etcd is not installed, and goes on without.
 func TestNoEtcd(t *testing.T) {
 	t.Setenv("GORUN_ETCD", "")
 	t.Setenv("PATH", t.TempDir())

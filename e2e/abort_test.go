@@ -11,8 +11,8 @@ import (
 	"testing"
 )
 
-// An abort on any node, a spare included, ends all nodes in the same way, even with
-// restarts left.
+// TestAbort checks that an abort on any node, a spare included, ends all nodes in the
+// same way, even with restarts left.
 func TestAbort(t *testing.T) {
 	t.Parallel()
 	for from, where := range []string{"the endpoint", "a member", "a spare"} {
@@ -37,7 +37,8 @@ func TestAbort(t *testing.T) {
 	}
 }
 
-// Workers that ignore SIGTERM get the grace period, unless the user aborts twice.
+// TestSecondAbortKills checks that workers that ignore SIGTERM get the grace period,
+// unless the user aborts twice.
 func TestSecondAbortKills(t *testing.T) {
 	t.Parallel()
 	j := newJob(t, "--shutdown-timeout", "300")
@@ -58,8 +59,8 @@ func TestSecondAbortKills(t *testing.T) {
 	j.wantSameCause(agents...)
 }
 
-// Another user gets no status and cannot abort the job, unless this user proves the
-// job's secret.
+// TestStatusOfAnotherUser checks that another user gets no status and cannot abort the
+// job, unless this user proves the job's secret.
 func TestStatusOfAnotherUser(t *testing.T) {
 	t.Parallel()
 	need(t, os.Geteuid() == 0, "root, to become another user")
@@ -112,7 +113,8 @@ func reachable(t testing.TB, bin string) string {
 	return name
 }
 
-// It must be clear which job the user means. Without a job, gorun says so.
+// TestStatusChoosesTheJob checks that it must be clear which job the user means. Without
+// a job, gorun says so.
 func TestStatusChoosesTheJob(t *testing.T) {
 	t.Parallel()
 	one, two := newJob(t), newJob(t)

@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// When one node's gorun cannot go on, every node ends with the same code and the same
-// first cause.
+// TestAgentCannotGoOn checks that when one node's gorun cannot go on, every node ends
+// with the same code and the same first cause.
 func TestAgentCannotGoOn(t *testing.T) {
 	t.Parallel()
 	_, err := exec.LookPath("prlimit")
@@ -98,8 +98,8 @@ func TestKilledAgentLeavesNoFiles(t *testing.T) {
 	})
 }
 
-// An agent handles a signal at any moment of its start as it does later. The signal
-// never kills it.
+// TestSignalAtStart checks that an agent handles a signal at any moment of its start as
+// it does later. The signal never kills it.
 func TestSignalAtStart(t *testing.T) {
 	t.Parallel()
 	for i := range 40 {
@@ -120,8 +120,8 @@ func TestSignalAtStart(t *testing.T) {
 	}
 }
 
-// While workers take their time to end, gorun says how long they may and how to
-// have it faster.
+// TestStoppingIsReported checks that while workers take their time to end, gorun says
+// how long they may and how to have it faster.
 func TestStoppingIsReported(t *testing.T) {
 	t.Parallel()
 	j := newJob(t)
@@ -133,7 +133,8 @@ func TestStoppingIsReported(t *testing.T) {
 	j.wantExit(shortWait, 130, a)
 }
 
-// The report of a failure names the files that have the worker's output.
+// TestReportNamesLogs checks that the report of a failure names the files that have the
+// worker's output.
 func TestReportNamesLogs(t *testing.T) {
 	t.Parallel()
 	j := newJob(t)

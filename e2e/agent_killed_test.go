@@ -54,8 +54,9 @@ func TestAgentKilled(t *testing.T) {
 	}
 }
 
-// A keeper of several agents says which agent was killed. The other agents do not wait
-// for it to start again, even with restarts left.
+// TestAgentOfLocalNodesKilled checks that a keeper of several agents says which agent
+// was killed. The other agents do not wait for it to start again, even with restarts
+// left.
 func TestAgentOfLocalNodesKilled(t *testing.T) {
 	t.Parallel()
 	for target := range 2 {
@@ -85,7 +86,8 @@ func (j *job) agentOfLocalNode(i int) (pid int) {
 	return pid
 }
 
-// If an agent dies before the nodes are complete, another agent can take its place.
+// TestAgentKilledWhileWaiting checks that if an agent dies before the nodes are
+// complete, another agent can take its place.
 func TestAgentKilledWhileWaiting(t *testing.T) {
 	t.Parallel()
 	for target, where := range []string{"endpoint", "member"} {
@@ -105,8 +107,9 @@ func TestAgentKilledWhileWaiting(t *testing.T) {
 	}
 }
 
-// A kill at any moment of the start hangs no agent. The survivors end with one code, or
-// wait for a node to take the lost node's place.
+// TestAgentKilledWhileSealing checks that a kill at any moment of the start hangs no
+// agent. The survivors end with one code, or wait for a node to take the lost node's
+// place.
 func TestAgentKilledWhileSealing(t *testing.T) {
 	t.Parallel()
 	seed := rand.Uint64()

@@ -24,9 +24,9 @@ var (
 // has room to meet, to miss etcd and to stop, on a busy machine.
 const chaosLimit = 90 * time.Second
 
-// Whatever is killed, stopped or cut, a job ends and leaves no process behind. It never
-// has two worlds in one round, or workers of two rounds on a node. All agents that
-// survive report the same cause.
+// TestChaos checks that whatever is killed, stopped or cut, a job ends and leaves no
+// process behind. It never has two worlds in one round, or workers of two rounds on a
+// node. All agents that survive report the same cause.
 func TestChaos(t *testing.T) {
 	seed := *chaosSeed
 	switch {

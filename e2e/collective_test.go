@@ -15,8 +15,8 @@ import (
 	"github.com/gorun/gorun/worker"
 )
 
-// A collective whose peer is killed returns with the reason on every other rank, and
-// the report blames only the killed rank.
+// TestCollectiveAborts checks that a collective whose peer is killed returns with the
+// reason on every other rank, and the report blames only the killed rank.
 func TestCollectiveAborts(t *testing.T) {
 	t.Parallel()
 	self, err := os.Executable()
@@ -53,7 +53,8 @@ func TestCollectiveAborts(t *testing.T) {
 	}
 }
 
-// The allreduce example is built once a node and verifies its sums.
+// TestExampleAllReduce checks that the allreduce example is built once a node and
+// verifies its sums.
 func TestExampleAllReduce(t *testing.T) {
 	t.Parallel()
 	j := newJob(t, "--local-nodes", "2", "--nproc-per-node", "2")

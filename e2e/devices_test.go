@@ -46,7 +46,7 @@ func (g *gpuHost) addEvent(line string) {
 	}
 }
 
-// Which GPUs a worker sees and owns.
+// TestPin checks which GPUs a worker sees and owns.
 func TestPin(t *testing.T) {
 	t.Parallel()
 	const a, b, c, d = "GPU-node1-0000", "GPU-node1-0001", "GPU-node1-0002", "GPU-node1-0003"
@@ -150,7 +150,8 @@ func TestPin(t *testing.T) {
 	}
 }
 
-// Two containers of one machine that give the same GPUs to their workers.
+// TestPinTwoContainers checks that D01 finds two containers of one machine that give the
+// same GPUs to their workers.
 func TestPinTwoContainers(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, twoMachines()).healthy()
@@ -163,7 +164,8 @@ func TestPinTwoContainers(t *testing.T) {
 	wantParts(t, agents[0].err.String(), "GPU-node1-0000")
 }
 
-// A restart waits until the GPUs are free, and names the processes that hold them.
+// TestGPURelease checks that a restart waits until the GPUs are free, and names the
+// processes that hold them.
 func TestGPURelease(t *testing.T) {
 	t.Parallel()
 	g := newGPUHost(t, 2)
@@ -180,7 +182,7 @@ func TestGPURelease(t *testing.T) {
 	a.waitForStdout("up", 2)
 }
 
-// Ctrl-C twice ends the wait for the GPUs.
+// TestSecondCtrlCEndsGPURelease checks that Ctrl-C twice ends the wait for the GPUs.
 func TestSecondCtrlCEndsGPURelease(t *testing.T) {
 	t.Parallel()
 	g := newGPUHost(t, 2)
@@ -192,7 +194,7 @@ func TestSecondCtrlCEndsGPURelease(t *testing.T) {
 	g.wantExit(longWait, 130, a)
 }
 
-// The wait for the GPUs ends after the user's timeout.
+// TestGPUReleaseTimeout checks that the wait for the GPUs ends after the user's timeout.
 func TestGPUReleaseTimeout(t *testing.T) {
 	t.Parallel()
 	for limit, says := range map[string]string{"4": "the GPUs are not free after 4s: GPU 0: pid ", "0": ""} {
@@ -205,7 +207,8 @@ func TestGPUReleaseTimeout(t *testing.T) {
 	}
 }
 
-// A worker's process has the mask that --numa-binding gives it.
+// TestNUMABinding checks that a worker's process has the mask that --numa-binding gives
+// it.
 func TestNUMABinding(t *testing.T) {
 	t.Parallel()
 	cores, err := filepath.Glob("/sys/devices/system/cpu/cpu*/topology/thread_siblings_list")

@@ -14,8 +14,8 @@ import (
 	"github.com/gorun/gorun/worker/store"
 )
 
-// An elastic job takes a new node in after a last call, or at once when the job is full.
-// The next round has more workers, and is no restart.
+// TestNewNodeJoins checks that an elastic job takes a new node in after a last call, or
+// at once when the job is full. The next round has more workers, and is no restart.
 func TestNewNodeJoins(t *testing.T) {
 	t.Parallel()
 	forEachBackend(t, func(t *testing.T, newJob func(...string) *job) {
@@ -55,7 +55,7 @@ func TestNewNodeJoins(t *testing.T) {
 	})
 }
 
-// With --on-join=wait a new node waits for the next round.
+// TestNewNodeWaits checks that with --on-join=wait a new node waits for the next round.
 func TestNewNodeWaits(t *testing.T) {
 	t.Parallel()
 	forEachBackend(t, func(t *testing.T, newJob func(...string) *job) {
@@ -79,8 +79,9 @@ func TestNewNodeWaits(t *testing.T) {
 	})
 }
 
-// SIGTERM takes one node out of an elastic job, the coordinator or another, and
-// the others go on, in their order, without a restart; SIGINT ends all.
+// TestNodeTakenOut checks that SIGTERM takes one node out of an elastic job, the
+// coordinator or another, and the others go on, in their order, without a restart;
+// SIGINT ends all.
 func TestNodeTakenOut(t *testing.T) {
 	t.Parallel()
 	for target, where := range []string{"coordinator", "member"} {
@@ -118,7 +119,8 @@ func TestNodeTakenOut(t *testing.T) {
 	}
 }
 
-// Each round of a job that grows has a store of its own.
+// TestFreshStoreAfterGrowth checks that each round of a job that grows has a store of
+// its own.
 func TestFreshStoreAfterGrowth(t *testing.T) {
 	t.Parallel()
 	self, err := os.Executable()

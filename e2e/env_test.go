@@ -12,8 +12,8 @@ import (
 	"github.com/gorun/gorun/launch/numa"
 )
 
-// The environment of every rank is torchrun's, on nodes with different numbers
-// of workers.
+// TestEnvironment checks that the environment of every rank is torchrun's, on nodes with
+// different numbers of workers.
 func TestEnvironment(t *testing.T) {
 	t.Parallel()
 	j := newJob(t, "--max-restarts", "2", "--role", "trainer")
@@ -77,8 +77,9 @@ func (j *job) environ(rank int) map[string]string {
 	return env
 }
 
-// OMP_NUM_THREADS is the user's if set. Otherwise, where several workers share a node,
-// it is each worker's share of the cores, or 1 with --omp=torchrun.
+// TestOMPNumThreads checks that OMP_NUM_THREADS is the user's if set. Otherwise, where
+// several workers share a node, it is each worker's share of the cores, or 1 with
+// --omp=torchrun.
 func TestOMPNumThreads(t *testing.T) {
 	t.Parallel()
 	cpus, _, err := numa.Allowed()
@@ -108,8 +109,8 @@ func TestOMPNumThreads(t *testing.T) {
 	}
 }
 
-// The store of a round runs before the first worker starts, and every round has its own
-// store.
+// TestStoreOfEveryRound checks that the store of a round runs before the first worker
+// starts, and every round has its own store.
 func TestStoreOfEveryRound(t *testing.T) {
 	t.Parallel()
 	j := newJob(t, "--max-restarts", "1")

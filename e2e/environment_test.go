@@ -26,8 +26,9 @@ func (j *job) startPair(env, flags [2][]string, program ...string) []*agent {
 	return agents
 }
 
-// A variable that must be equal on all ranks gets the first node's value, and gorun says
-// so, with the preflight and without. A variable that belongs to a node stays unchanged.
+// TestOneEnvironment checks that a variable that must be equal on all ranks gets the
+// first node's value, and gorun says so, with the preflight and without. A variable that
+// belongs to a node stays unchanged.
 func TestOneEnvironment(t *testing.T) {
 	t.Parallel()
 	for _, preflight := range []string{"error", "off"} {
@@ -62,8 +63,8 @@ func TestOneEnvironment(t *testing.T) {
 	}
 }
 
-// A conflict refuses the job if the user wants that. Both nodes show why, also without
-// the preflight, and -x resolves it.
+// TestConflictRefused checks that a conflict refuses the job if the user wants that.
+// Both nodes show why, also without the preflight, and -x resolves it.
 func TestConflictRefused(t *testing.T) {
 	t.Parallel()
 	env := [2][]string{{"NCCL_ALGO=Ring"}, {"NCCL_ALGO=Tree"}}
@@ -93,8 +94,8 @@ func TestConflictRefused(t *testing.T) {
 	})
 }
 
-// -x, --env-file and --unset of any node count for all nodes, or for the nodes that they
-// name.
+// TestRequestedEnvironment checks that -x, --env-file and --unset of any node count for
+// all nodes, or for the nodes that they name.
 func TestRequestedEnvironment(t *testing.T) {
 	t.Parallel()
 	j := newJob(t)
@@ -126,7 +127,8 @@ func TestRequestedEnvironment(t *testing.T) {
 	}
 }
 
-// A single node obeys them too, without any check.
+// TestRequestedEnvironmentOfOneNode checks that a single node follows the requests too,
+// without any check.
 func TestRequestedEnvironmentOfOneNode(t *testing.T) {
 	t.Parallel()
 	j := newJob(t, "--standalone")
@@ -170,8 +172,9 @@ func TestEnvironmentErrors(t *testing.T) {
 	}
 }
 
-// A credential that -x names reaches every worker and nothing else: no output, report,
-// status, printed environment, or file of facts shows it.
+// TestCredentialIsNotShown checks that a credential that -x names reaches every worker
+// and nothing else: no output, report, status, printed environment, or file of facts
+// shows it.
 func TestCredentialIsNotShown(t *testing.T) {
 	t.Parallel()
 	const secret = "hunter2-of-the-end-to-end-tests"
@@ -247,7 +250,8 @@ func TestCredentialInClear(t *testing.T) {
 	}
 }
 
-// After the loss of the first node the next node's values count.
+// TestNextFirstNodeDecides checks that after the loss of the first node the next node's
+// values count.
 func TestNextFirstNodeDecides(t *testing.T) {
 	t.Parallel()
 	j := newJob(t, "--max-restarts", "1", "--rdzv-conf", "last_call_timeout=1")
@@ -283,8 +287,8 @@ func shownEnv(out string) string {
 	return out
 }
 
-// gorun env and --dry-run rendezvous as a job does, decide the environment, print it and
-// start nothing.
+// TestEnvironmentIsShown checks that gorun env and --dry-run rendezvous as a job does,
+// decide the environment, print it and start nothing.
 func TestEnvironmentIsShown(t *testing.T) {
 	t.Parallel()
 	env := [2][]string{{"NCCL_ALGO=Ring", "GONE=1"}, {"NCCL_ALGO=Tree"}}
@@ -316,7 +320,8 @@ func TestEnvironmentIsShown(t *testing.T) {
 	})
 }
 
-// gorun env prints of a running job the environment that its workers have.
+// TestEnvironmentOfRunningJob checks that gorun env prints of a running job the
+// environment that its workers have.
 func TestEnvironmentOfRunningJob(t *testing.T) {
 	t.Parallel()
 	j := newJob(t)
@@ -384,8 +389,9 @@ func (j *job) eventuallyWritten(name string) {
 	})
 }
 
-// Without a secret no node lets another node run code in its workers. With a secret, -x
-// can do as much as the job's own command.
+// TestNoCodeFromOtherNodesWithoutSecret checks that without a secret no node lets
+// another node run code in its workers. With a secret, -x can do as much as the job's
+// own command.
 func TestNoCodeFromOtherNodesWithoutSecret(t *testing.T) {
 	t.Parallel()
 	for _, trusted := range []bool{false, true} {

@@ -12,9 +12,10 @@ import (
 	"github.com/gorun/gorun/rendezvous/etcd/etcdtest"
 )
 
-// If a node cannot use etcd, it says why within seconds, in one line that names the
-// endpoint. It waits until the end of the rendezvous for trouble that may pass, but not
-// for trouble that only the user can repair. Both give 75; an unusable file gives 2.
+// TestEtcdErrorsNameTheEndpoint checks that if a node cannot use etcd, it says why
+// within seconds, in one line that names the endpoint. It waits until the end of the
+// rendezvous for trouble that may pass, but not for trouble that only the user can
+// repair. Both give 75; an unusable file gives 2.
 func TestEtcdErrorsNameTheEndpoint(t *testing.T) {
 	t.Parallel()
 	plain := etcdtest.Start(t, etcdtest.Options{})

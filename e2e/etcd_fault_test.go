@@ -32,8 +32,8 @@ func TestEtcdLeaderKilled(t *testing.T) {
 	wantEtcdEmpty(t, c)
 }
 
-// Without a majority in etcd no round begins, but workers go on. When the majority is
-// back, the job is as it was.
+// TestEtcdMajorityPaused checks that without a majority in etcd no round begins, but
+// workers go on. When the majority is back, the job is as it was.
 func TestEtcdMajorityPaused(t *testing.T) {
 	t.Parallel()
 	c := etcdtest.Start(t, etcdtest.Options{Members: 3})
@@ -76,8 +76,8 @@ func TestEtcdMajorityPaused(t *testing.T) {
 	}
 }
 
-// A job may run without etcd for lost_timeout. Then every node ends with 75 and the same
-// cause.
+// TestEtcdLost checks that a job may run without etcd for lost_timeout. Then every node
+// ends with 75 and the same cause.
 func TestEtcdLost(t *testing.T) {
 	t.Parallel()
 	c := etcdtest.Start(t, etcdtest.Options{Members: 3})
@@ -101,7 +101,8 @@ func TestEtcdLost(t *testing.T) {
 	t.Logf("%v after etcd's majority: %s", agents[0].ended.Sub(lost).Round(100*time.Millisecond), agents[0].err)
 }
 
-// A node that cannot reach etcd, but all other nodes, goes on with them.
+// TestCutFromEtcdOnly checks that a node that cannot reach etcd, but all other nodes,
+// goes on with them.
 func TestCutFromEtcdOnly(t *testing.T) {
 	t.Parallel()
 	for target, where := range []string{"coordinator", "member"} {

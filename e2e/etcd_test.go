@@ -61,7 +61,8 @@ func keysIn(t testing.TB, c *etcdtest.Cluster) []string {
 	return keys
 }
 
-// A job meets in one etcd or in a cluster of three. However it ends, no key stays there.
+// TestEtcd checks that a job meets in one etcd or in a cluster of three. However it
+// ends, no key stays there.
 func TestEtcd(t *testing.T) {
 	t.Parallel()
 	for _, members := range []int{1, 3} {
@@ -115,8 +116,8 @@ func TestEtcd(t *testing.T) {
 	}
 }
 
-// etcd-v2 means the same as etcd, and gorun says so. Nodes of one machine can meet in
-// etcd too. Two jobs do not see each other.
+// TestEtcdNames checks that etcd-v2 means the same as etcd, and gorun says so. Nodes of
+// one machine can meet in etcd too. Two jobs do not see each other.
 func TestEtcdNames(t *testing.T) {
 	t.Parallel()
 	c := etcdtest.Start(t, etcdtest.Options{})
@@ -137,8 +138,9 @@ func TestEtcdNames(t *testing.T) {
 	wantEtcdEmpty(t, c)
 }
 
-// The keys that a killed job left in etcd end with its leases. Its run id can be used at
-// once, because its nodes refuse connections and so count as lost.
+// TestEtcdJobKilled checks that the keys that a killed job left in etcd end with its
+// leases. Its run id can be used at once, because its nodes refuse connections and so
+// count as lost.
 func TestEtcdJobKilled(t *testing.T) {
 	t.Parallel()
 	c := etcdtest.Start(t, etcdtest.Options{})

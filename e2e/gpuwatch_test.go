@@ -28,10 +28,11 @@ func (g *gpuHost) writeLive(file string) {
 	}
 }
 
-// An agent reports each of its workers that computes on another rank's GPU: on two nodes
-// of one machine, and for a process that is no descendant of its worker, as in a
-// container. It reports after the workers have met and their store had no request for a
-// minute, on the node that serves the store and on the other one.
+// TestGPUMisplaced checks that an agent reports each of its workers that computes on
+// another rank's GPU: on two nodes of one machine, and for a process that is no
+// descendant of its worker, as in a container. It reports after the workers have met and
+// their store had no request for a minute, on the node that serves the store and on the
+// other one.
 func TestGPUMisplaced(t *testing.T) {
 	t.Parallel()
 	if testing.Short() {
@@ -66,7 +67,8 @@ until [ -e $LIVE.end ]; do sleep 0.2; done`)
 	}
 }
 
-// An error of a worker's GPU ends the job with that as its cause.
+// TestGPUError checks that an error of a worker's GPU ends the job with that as its
+// cause.
 func TestGPUError(t *testing.T) {
 	t.Parallel()
 	g := newGPUHost(t, 2)
@@ -79,7 +81,7 @@ func TestGPUError(t *testing.T) {
 	a.waitForStderr("Xid 13")
 }
 
-// A user may prefer to go on.
+// TestGPUErrorWarnsOnly checks that with --on-gpu-error=warn the job goes on.
 func TestGPUErrorWarnsOnly(t *testing.T) {
 	t.Parallel()
 	g := newGPUHost(t, 2)
@@ -93,8 +95,9 @@ func TestGPUErrorWarnsOnly(t *testing.T) {
 	g.wantExit(longWait, 0, a)
 }
 
-// The same error ends each round in which it happens. gorun reports an error that
-// happens while the workers are being stopped; it ends no later round.
+// TestGPUErrorAgain checks that the same error ends each round in which it happens.
+// gorun reports an error that happens while the workers are being stopped; it ends no
+// later round.
 func TestGPUErrorAgain(t *testing.T) {
 	t.Parallel()
 	g := newGPUHost(t, 2)
@@ -114,8 +117,9 @@ func TestGPUErrorAgain(t *testing.T) {
 	g.wantCause([]*agent{a}, "rank 0", "GPU 0 (GPU-node1-0000) of rank 0", "Xid 48")
 }
 
-// gorun waits for a worker's container that outlives the worker. The container is no
-// child of gorun's, and only its environment shows its worker.
+// TestGPUReleaseContainer checks that gorun waits for a worker's container that outlives
+// the worker. The container is no child of gorun's, and only its environment shows its
+// worker.
 func TestGPUReleaseContainer(t *testing.T) {
 	t.Parallel()
 	g := newGPUHost(t, 2)

@@ -82,7 +82,8 @@ func (j *job) helloAs(coordinator string, id rendezvous.NodeID) (refusal string)
 	}
 }
 
-// A stranger that knows a member's id cannot take its place.
+// TestIDAloneIsRefused checks that a stranger that knows a member's id cannot take its
+// place.
 func TestIDAloneIsRefused(t *testing.T) {
 	t.Parallel()
 	j := newJob(t, "--preflight", "off")
@@ -103,7 +104,8 @@ func TestIDAloneIsRefused(t *testing.T) {
 	j.wantExit(longWait, 0, agents...)
 }
 
-// However many hellos an agent refuses, it prints at most one line a second about them.
+// TestRefusalLinesAreLimited checks that however many hellos an agent refuses, it prints
+// at most one line a second about them.
 func TestRefusalLinesAreLimited(t *testing.T) {
 	t.Parallel()
 	j := newJob(t)

@@ -35,8 +35,9 @@ func openIdle(t testing.TB, a *agent) {
 	wg.Wait()
 }
 
-// Silent connections take no descriptor from the workers. With them, a job of agents
-// that may open few files still restarts, and another node can join.
+// TestIdleConnections checks that silent connections take no descriptor from the
+// workers. With them, a job of agents that may open few files still restarts, and
+// another node can join.
 func TestIdleConnections(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"gossip", "static"} {

@@ -7,7 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A named pipe in a file's place makes no gorun wait for its other end.
+// TestNamedPipeForFile checks that a named pipe in a file's place makes no gorun wait
+// for its other end.
 func TestNamedPipeForFile(t *testing.T) {
 	t.Parallel()
 	fifo := filepath.Join(t.TempDir(), "fifo")

@@ -16,7 +16,8 @@ import (
 // loud prints 2000 lines on both streams, one write a line.
 const loud = `i=0; while [ $i -lt 2000 ]; do echo "out of $RANK line $i end"; echo "err of $RANK line $i end" >&2; i=$((i + 1)); done`
 
-// Lines of workers that print at the same time are never torn, and none is lost.
+// TestTeeKeepsLinesWhole checks that lines of workers that print at the same time are
+// never torn, and none is lost.
 func TestTeeKeepsLinesWhole(t *testing.T) {
 	t.Parallel()
 	j := newJob(t, "--standalone", "--nproc-per-node", "4", "--tee", "3", "--log-dir", t.TempDir())
@@ -45,8 +46,8 @@ func TestTeeKeepsLinesWhole(t *testing.T) {
 	}
 }
 
-// The agents of --local-nodes, which share one pipe, do not tear each other's lines
-// of up to PIPE_BUF bytes (4096).
+// TestTeeKeepsLinesWholeBetweenAgents checks that the agents of --local-nodes, which
+// share one pipe, do not tear each other's lines of up to PIPE_BUF bytes (4096).
 func TestTeeKeepsLinesWholeBetweenAgents(t *testing.T) {
 	t.Parallel()
 	r, w, err := os.Pipe()
@@ -74,7 +75,8 @@ func TestTeeKeepsLinesWholeBetweenAgents(t *testing.T) {
 	j.wantExit(longWait, 0, a)
 }
 
-// On a full disk a job loses only its log files, and gorun says so for each.
+// TestLogFolderIsFull checks that on a full disk a job loses only its log files, and
+// gorun says so for each.
 func TestLogFolderIsFull(t *testing.T) {
 	t.Parallel()
 	need(t, os.Geteuid() == 0, "root, to mount a file system")
@@ -100,7 +102,8 @@ func TestLogFolderIsFull(t *testing.T) {
 	}
 }
 
-// --redirects makes torchrun's files, and the console stays empty.
+// TestRedirectsLayout checks that --redirects makes torchrun's files, and the console
+// stays empty.
 func TestRedirectsLayout(t *testing.T) {
 	t.Parallel()
 	logs := t.TempDir()
@@ -141,8 +144,8 @@ func TestRedirectsLayout(t *testing.T) {
 	}
 }
 
-// Without flags a worker's output is gorun's, byte by byte, even if it is no text or has
-// no line end.
+// TestOutputUntouched checks that without flags a worker's output is gorun's, byte by
+// byte, even if it is no text or has no line end.
 func TestOutputUntouched(t *testing.T) {
 	t.Parallel()
 	want := make([]byte, 300_000)
@@ -169,7 +172,8 @@ func commonLength(a, b string) int {
 	return n
 }
 
-// Workers get gorun's standard input, and a single worker may read all of it.
+// TestStandardInput checks that workers get gorun's standard input, and a single worker
+// may read all of it.
 func TestStandardInput(t *testing.T) {
 	t.Parallel()
 	j := newJob(t, "--standalone")
@@ -182,8 +186,8 @@ func TestStandardInput(t *testing.T) {
 	}
 }
 
-// If the reader of gorun's output ends, the job goes on and its report is correct. Only
-// the agent's later lines are lost.
+// TestOutputReaderEnds checks that if the reader of gorun's output ends, the job goes on
+// and its report is correct. Only the agent's later lines are lost.
 func TestOutputReaderEnds(t *testing.T) {
 	t.Parallel()
 	r, w, err := os.Pipe()
@@ -207,7 +211,8 @@ func TestOutputReaderEnds(t *testing.T) {
 	j.wantCause([]*agent{first}, "rank 1", "exited with code 3")
 }
 
-// gorun names no log folder that will not exist, but names a flag without effect.
+// TestRedirectsOfNoWorker checks that gorun names no log folder that will not exist, but
+// names a flag without effect.
 func TestRedirectsOfNoWorker(t *testing.T) {
 	t.Parallel()
 	j := newJob(t, "--standalone")

@@ -8,7 +8,8 @@ import (
 // printRank is a worker that prints its rank, the world's size and the run id.
 const printRank = `echo "rank $RANK of $WORLD_SIZE in $TORCHELASTIC_RUN_ID"; sleep 0.3`
 
-// Two jobs on one machine do not see each other, however they are started.
+// TestTwoJobsAtOnce checks that two jobs on one machine do not see each other, however
+// they are started.
 func TestTwoJobsAtOnce(t *testing.T) {
 	t.Parallel()
 	a, b := newJob(t), newJob(t)
@@ -21,8 +22,8 @@ func TestTwoJobsAtOnce(t *testing.T) {
 	}
 }
 
-// --local-nodes may be used several times at once, and one such job's failure
-// is not another's.
+// TestLocalNodesTwice checks that --local-nodes may be used several times at once, and
+// one such job's failure is not another's.
 func TestLocalNodesTwice(t *testing.T) {
 	t.Parallel()
 	j := newJob(t, "--local-nodes", "3")
@@ -38,8 +39,8 @@ func TestLocalNodesTwice(t *testing.T) {
 	j.wantCause([]*agent{bad}, "rank 2 on", "exited with code 7")
 }
 
-// One local node is a node alone; and each of many has a rank of its own, also when
-// they are more than a finding about ranks shows.
+// TestNumberOfLocalNodes checks that one local node is a node alone; and each of many
+// has a rank of its own, also when they are more than a finding about ranks shows.
 func TestNumberOfLocalNodes(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{1, 26} {
@@ -52,7 +53,7 @@ func TestNumberOfLocalNodes(t *testing.T) {
 	}
 }
 
-// Jobs on one node that choose no port get along.
+// TestStandaloneTwice checks that jobs on one node that choose no port get along.
 func TestStandaloneTwice(t *testing.T) {
 	t.Parallel()
 	j := newJob(t, "--standalone", "--nproc-per-node", "2")

@@ -21,8 +21,8 @@ func (j *job) firstStart(restart int) (first time.Time, ok bool) {
 	return first, ok
 }
 
-// A node that is cut off from everything, etcd too, stops its workers before the
-// others begin the next round with the spare.
+// TestCutFromEverything checks that a node that is cut off from everything, etcd too,
+// stops its workers before the others begin the next round with the spare.
 func TestCutFromEverything(t *testing.T) {
 	t.Parallel()
 	for _, stubborn := range []bool{false, true} {

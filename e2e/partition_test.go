@@ -20,7 +20,8 @@ const (
 const noteTerm = `trap "date +%s%N >$E2E_DIR/stopped.$TORCHELASTIC_RESTART_COUNT.$RANK; exit 0" TERM; ` +
 	`echo up $RANK of $WORLD_SIZE; while :; do sleep 0.02; done`
 
-// When a node is cut off, both sides notice it, stop their workers, say why, and end.
+// TestPartition checks that when a node is cut off, both sides notice it, stop their
+// workers, say why, and end.
 func TestPartition(t *testing.T) {
 	t.Parallel()
 	for _, target := range []int{1, 3} {
@@ -53,8 +54,8 @@ func TestPartition(t *testing.T) {
 	}
 }
 
-// In an elastic job the larger part goes on without the node that was cut off. That node
-// stops and says why.
+// TestElasticPartition checks that in an elastic job the larger part goes on without the
+// node that was cut off. That node stops and says why.
 func TestElasticPartition(t *testing.T) {
 	t.Parallel()
 	for _, target := range []int{1, 3} {
@@ -84,8 +85,8 @@ func TestElasticPartition(t *testing.T) {
 	}
 }
 
-// A side that had to stop while the network was cut finds the job again when the network
-// heals. It then joins like a new node.
+// TestHealedPartition checks that a side that had to stop while the network was cut
+// finds the job again when the network heals. It then joins like a new node.
 func TestHealedPartition(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -31,8 +31,8 @@ func (j *job) containerWithPID1(first []string, args ...string) *agent {
 	return j.launch("container", cmd)
 }
 
-// As PID 1 gorun reaps the orphans that become its children, and its exit code is the
-// job's.
+// TestPID1 checks that as PID 1 gorun reaps the orphans that become its children, and
+// its exit code is the job's.
 func TestPID1(t *testing.T) {
 	t.Parallel()
 	// A hundred orphans; then no ended process may still have an entry.
@@ -55,7 +55,8 @@ func TestPID1(t *testing.T) {
 	}
 }
 
-// A PID 1 that waits for nothing but gorun finds no zombie of gorun's.
+// TestPID1FindsNoZombie checks that a PID 1 that waits for nothing but gorun finds no
+// zombie of gorun's.
 func TestPID1FindsNoZombie(t *testing.T) {
 	t.Parallel()
 	const first = `import os, subprocess, sys, time
@@ -69,7 +70,8 @@ print('codes', codes, 'zombies', dead, flush=True)`
 	a.waitForStdout("codes [0, 0, 0, 0, 0] zombies []\n", 1)
 }
 
-// The signals of `docker stop` and of Ctrl-C reach the workers through PID 1.
+// TestPID1Signal checks that the signals of `docker stop` and of Ctrl-C reach the
+// workers through PID 1.
 func TestPID1Signal(t *testing.T) {
 	t.Parallel()
 	j := newJob(t)
@@ -93,7 +95,7 @@ func TestPID1Signal(t *testing.T) {
 	}
 }
 
-// The exit code shows the agent's death below PID 1.
+// TestPID1AgentKilled checks that the exit code shows the agent's death below PID 1.
 func TestPID1AgentKilled(t *testing.T) {
 	t.Parallel()
 	j := newJob(t)

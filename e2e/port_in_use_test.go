@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// A second job at the same endpoint ends with the command that starts it beside
-// the first one, which works when it is pasted.
+// TestSecondJobAtOneEndpoint checks that a second job at the same endpoint ends with the
+// command that starts it beside the first one, which works when it is pasted.
 func TestSecondJobAtOneEndpoint(t *testing.T) {
 	t.Parallel()
 	j := newJob(t)

@@ -64,7 +64,8 @@ func parseAddr(s string) (netip.AddrPort, error) {
 	return netip.AddrPortFrom(ip.Unmap(), binary.BigEndian.Uint16(p)), nil
 }
 
-// With --port-range every port of every agent, but for the endpoint, lies in it.
+// TestPortRange checks that with --port-range every port of every agent, but for the
+// endpoint, lies in it.
 func TestPortRange(t *testing.T) {
 	t.Parallel()
 	lo := freeRange(t, 20)
@@ -93,7 +94,7 @@ func TestPortRange(t *testing.T) {
 	j.wantExit(longWait, 0, agents...)
 }
 
-// A range without room is an error that says so.
+// TestPortRangeFull checks that a range without room is an error that says so.
 func TestPortRangeFull(t *testing.T) {
 	t.Parallel()
 	lo := freeRange(t, 1)

@@ -39,8 +39,8 @@ func (j *job) offline(args ...string) (out string, code int) {
 	return string(b), 0
 }
 
-// gorun check prints the same on every node as a job would, and starts nothing. It has
-// the same findings from the facts that it saved.
+// TestCheck checks that gorun check prints the same on every node as a job would, and
+// starts nothing. It has the same findings from the facts that it saved.
 func TestCheck(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -83,8 +83,8 @@ func TestCheck(t *testing.T) {
 	}
 }
 
-// If a program is not on every node, gorun check prints what a job would, and exits with
-// the same code.
+// TestCheckMissingProgram checks that if a program is not on every node, gorun check
+// prints what a job would, and exits with the same code.
 func TestCheckMissingProgram(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, twoMachines())
@@ -100,7 +100,7 @@ func TestCheckMissingProgram(t *testing.T) {
 	}
 }
 
-// With --json every node prints the same list.
+// TestCheckJSON checks that with --json every node prints the same list.
 func TestCheckJSON(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, twoMachines()).healthy()
@@ -132,7 +132,7 @@ func TestCheckJSON(t *testing.T) {
 	}
 }
 
-// On one node alone gorun check looks at this node.
+// TestCheckAlone checks that on one node alone gorun check looks at this node.
 func TestCheckAlone(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, [][]nic{eth0("10.77.0.1/24")}).healthy()
@@ -146,7 +146,8 @@ func TestCheckAlone(t *testing.T) {
 	wantFindings(t, a.out.String(), "error D04")
 }
 
-// gorun check refuses what it cannot do, before it does anything.
+// TestCheckRefuses checks that gorun check refuses what it cannot do, before it does
+// anything.
 func TestCheckRefuses(t *testing.T) {
 	t.Parallel()
 	j := newJob(t)
@@ -173,7 +174,8 @@ func TestCheckRefuses(t *testing.T) {
 	}
 }
 
-// gorun check does not mention what gorun sets for workers, because it starts none.
+// TestCheckDoesNotMentionWorkers checks that gorun check does not mention what gorun
+// sets for workers, because it starts none.
 func TestCheckDoesNotMentionWorkers(t *testing.T) {
 	t.Parallel()
 	j := newJob(t)
@@ -185,7 +187,8 @@ func TestCheckDoesNotMentionWorkers(t *testing.T) {
 	}
 }
 
-// The report of a refused job has its findings, its time and its code.
+// TestRefusedReport checks that the report of a refused job has its findings, its time
+// and its code.
 func TestRefusedReport(t *testing.T) {
 	t.Parallel()
 	f := newFleet(t, twoMachines()).healthy()

@@ -74,8 +74,8 @@ func TestPreflightLateNode(t *testing.T) {
 	}
 }
 
-// A node without findings is taken in, at once or with --on-join=wait at the restart,
-// and gorun prints nothing about it.
+// TestPreflightAtRestart checks that a node without findings is taken in, at once or
+// with --on-join=wait at the restart, and gorun prints nothing about it.
 func TestPreflightAtRestart(t *testing.T) {
 	t.Parallel()
 	for _, wait := range []bool{false, true} {
@@ -113,7 +113,7 @@ func (j *job) wantRefused(a *agent) string {
 	return a.table()
 }
 
-// The user chooses what an error leads to.
+// TestPreflightChoice checks that the user chooses what an error leads to.
 func TestPreflightChoice(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// On machines without findings the job runs, and gorun prints nothing about them.
+// TestHealthyFleet checks that on machines without findings the job runs, and gorun
+// prints nothing about them.
 func TestHealthyFleet(t *testing.T) {
 	t.Parallel()
 	for name, setup := range map[string]func(*fleet) []string{
@@ -44,7 +45,7 @@ func TestHealthyFleet(t *testing.T) {
 	}
 }
 
-// Without GPUs the preflight checks what Gloo needs.
+// TestPreflightGloo checks that without GPUs the preflight checks what Gloo needs.
 func TestPreflightGloo(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -10,7 +10,7 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight/ldso/ldsotest"
 )
 
-// Findings about a node's GPUs, limits, files and environment.
+// TestPreflightHost checks the findings about a node's GPUs, limits, files and environment.
 func TestPreflightHost(t *testing.T) {
 	t.Parallel()
 	for _, s := range []preflightCase{

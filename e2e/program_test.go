@@ -20,8 +20,8 @@ func (j *job) write(name, text string, mode os.FileMode) string {
 	return path
 }
 
-// A program that one node does not have starts nowhere: every node ends with 2
-// and names the node and the program.
+// TestProgramMissingOnOneNode checks that a program that one node does not have starts
+// nowhere: every node ends with 2 and names the node and the program.
 func TestProgramMissingOnOneNode(t *testing.T) {
 	t.Parallel()
 	for name, prepare := range map[string]func(*job) []string{
@@ -56,7 +56,8 @@ func TestProgramMissingOnOneNode(t *testing.T) {
 	}
 }
 
-// A script whose interpreter is missing is refused before any worker is started.
+// TestProgramNotExecutableByKernel checks that a script whose interpreter is missing is
+// refused before any worker is started.
 func TestProgramNotExecutableByKernel(t *testing.T) {
 	t.Parallel()
 	j := newJob(t)
@@ -67,8 +68,9 @@ func TestProgramNotExecutableByKernel(t *testing.T) {
 	j.wantSameCause(agents...)
 }
 
-// A Go package that does not compile on one node ends the job with 1. That node prints
-// the compiler's output, once. The other node names it and prints the first line.
+// TestGoPackageDoesNotCompile checks that a Go package that does not compile on one node
+// ends the job with 1. That node prints the compiler's output, once. The other node
+// names it and prints the first line.
 func TestGoPackageDoesNotCompile(t *testing.T) {
 	t.Parallel()
 	j := newJob(t)
@@ -83,8 +85,8 @@ func TestGoPackageDoesNotCompile(t *testing.T) {
 	}
 }
 
-// Of the nodes of one machine only one prints the compiler's output, and a single node
-// prints it too. The report has it.
+// TestGoPackageDoesNotCompileHere checks that of the nodes of one machine only one
+// prints the compiler's output, and a single node prints it too. The report has it.
 func TestGoPackageDoesNotCompileHere(t *testing.T) {
 	t.Parallel()
 	for name, flags := range map[string][]string{"1": nil, "3": {"--local-nodes", "3"}} {
@@ -123,7 +125,8 @@ func (a *agent) wantStderrOnce(texts ...string) {
 	}
 }
 
-// If several nodes of one machine lack a program, only the first of them says so.
+// TestProgramMissingOnLocalNodes checks that if several nodes of one machine lack a
+// program, only the first of them says so.
 func TestProgramMissingOnLocalNodes(t *testing.T) {
 	t.Parallel()
 	j := newJob(t, "--local-nodes", "3")
@@ -135,7 +138,8 @@ func TestProgramMissingOnLocalNodes(t *testing.T) {
 	}
 }
 
-// On a single node a wrong program counts as a wrong command line.
+// TestProgramMissing checks that on a single node a wrong program counts as a wrong
+// command line.
 func TestProgramMissing(t *testing.T) {
 	t.Parallel()
 	j := newJob(t)

@@ -18,8 +18,8 @@ import (
 // otherProtocol is a version that this gorun does not speak.
 const otherProtocol = rendezvous.Protocol + 98
 
-// The control plane refuses an agent of another version and says why. The job waits on
-// for the right one.
+// TestOtherProtocolOnControlPlane checks that the control plane refuses an agent of
+// another version and says why. The job waits on for the right one.
 func TestOtherProtocolOnControlPlane(t *testing.T) {
 	t.Parallel()
 	j := newJob(t)
@@ -86,7 +86,8 @@ func (j *job) hello(at netip.AddrPort) string {
 	}
 }
 
-// If an agent of another version serves the endpoint, gorun says so.
+// TestOtherProtocolAtEndpoint checks that if an agent of another version serves the
+// endpoint, gorun says so.
 func TestOtherProtocolAtEndpoint(t *testing.T) {
 	t.Parallel()
 	j := newJob(t)
@@ -96,7 +97,8 @@ func TestOtherProtocolAtEndpoint(t *testing.T) {
 	j.wantCause(j.agents, j.endpoint, fmt.Sprint("protocol ", otherProtocol), fmt.Sprint("speaks ", rendezvous.Protocol))
 }
 
-// If a program that is not gorun serves the endpoint, gorun says so.
+// TestNoGorunAtEndpoint checks that if a program that is not gorun serves the endpoint,
+// gorun says so.
 func TestNoGorunAtEndpoint(t *testing.T) {
 	t.Parallel()
 	j := newJob(t)
@@ -106,7 +108,8 @@ func TestNoGorunAtEndpoint(t *testing.T) {
 	j.wantCause(j.agents, j.endpoint, "not gorun")
 }
 
-// Strangers that join the gossip do not disturb the job.
+// TestStrangersInGossip checks that strangers that join the gossip do not disturb the
+// job.
 func TestStrangersInGossip(t *testing.T) {
 	t.Parallel()
 	j := newJob(t)

@@ -37,7 +37,8 @@ func TestExampleDDP(t *testing.T) {
 	agents[0].waitForStdout("parameters identical", 1)
 }
 
-// The failing example's report is torchrun's, with the exception.
+// TestExampleFailing checks that the failing example's report is torchrun's, with the
+// exception.
 func TestExampleFailing(t *testing.T) {
 	t.Parallel()
 	py := python(t, "argparse")
@@ -69,8 +70,9 @@ func TestExampleFailing(t *testing.T) {
 	}
 }
 
-// A rank that fails because its peer closed the connection, and that ends before the
-// peer, is not the cause. gorun does not wait long for another cause.
+// TestConsequenceComesFirst checks that a rank that fails because its peer closed the
+// connection, and that ends before the peer, is not the cause. gorun does not wait long
+// for another cause.
 func TestConsequenceComesFirst(t *testing.T) {
 	t.Parallel()
 	const lost = `echo "RuntimeError: [../gloo/transport/tcp/pair.cc:598] Connection closed by peer [127.0.0.1]:1963" >&2; exit 1`
@@ -94,8 +96,8 @@ func TestConsequenceComesFirst(t *testing.T) {
 	}
 }
 
-// A rank that fails because a peer is lost is never the root cause, on any node.
-// E2E_ROUNDS says how often the test tries it.
+// TestConsequenceIsNotTheCause checks that a rank that fails because a peer is lost is
+// never the root cause, on any node. E2E_ROUNDS says how often the test tries it.
 func TestConsequenceIsNotTheCause(t *testing.T) {
 	t.Parallel()
 	py := python(t, "torch")

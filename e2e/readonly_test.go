@@ -15,8 +15,8 @@ done
 for at in /tmp /var/tmp /dev/shm .; do ! touch $at/gorun-e2e-probe 2>/dev/null || exit 99; done
 exec "$@"`
 
-// Where no file can be written, a job that writes none starts, and says what its workers
-// lack.
+// TestEveryPlaceReadOnly checks that where no file can be written, a job that writes
+// none starts, and says what its workers lack.
 func TestEveryPlaceReadOnly(t *testing.T) {
 	t.Parallel()
 	path, err := exec.LookPath("unshare")

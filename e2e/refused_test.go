@@ -6,8 +6,9 @@ import (
 	"time"
 )
 
-// Every node that waits names a refused node. If the job lacks only refused nodes, it
-// does not wait for ever: it ends after a last call.
+// TestRefusedNodeEndsTheWait checks that every node that waits names a refused node. If
+// the job lacks only refused nodes, it does not wait for ever: it ends after a last
+// call.
 func TestRefusedNodeEndsTheWait(t *testing.T) {
 	t.Parallel()
 	forEachBackend(t, func(t *testing.T, newJob func(...string) *job) {
@@ -31,7 +32,8 @@ func TestRefusedNodeEndsTheWait(t *testing.T) {
 	})
 }
 
-// A node that is started again, corrected, takes part.
+// TestRefusedNodeIsCorrected checks that a node that is started again, corrected, takes
+// part.
 func TestRefusedNodeIsCorrected(t *testing.T) {
 	t.Parallel()
 	j := newJob(t, "--rdzv-conf", "last_call_timeout=20")
@@ -42,7 +44,8 @@ func TestRefusedNodeIsCorrected(t *testing.T) {
 	j.wantExit(longWait, 0, j.node(2, "2", "/bin/true"), first)
 }
 
-// Strangers, of another run or without the secret, are named and change nothing.
+// TestStrangersDoNotEndTheWait checks that strangers, of another run or without the
+// secret, are named and change nothing.
 func TestStrangersDoNotEndTheWait(t *testing.T) {
 	t.Parallel()
 	j := newJob(t, "--rdzv-conf", "last_call_timeout=0")

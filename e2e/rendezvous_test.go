@@ -10,8 +10,8 @@ import (
 // untilGo is a worker that ends with 0 once the job's folder has the file.
 const untilGo = `echo up; while [ ! -e $E2E_DIR/go ]; do sleep 0.05; done`
 
-// Of two agents with one --node-rank the job refuses the later one and waits on for the
-// right one.
+// TestSameNodeRank checks that of two agents with one --node-rank the job refuses the
+// later one and waits on for the right one.
 func TestSameNodeRank(t *testing.T) {
 	t.Parallel()
 	j := newJob(t)
@@ -29,7 +29,8 @@ func TestSameNodeRank(t *testing.T) {
 	j.wantCause([]*agent{first}, "received SIGTERM")
 }
 
-// The right node still completes a job that refused a wrong one.
+// TestRightNodeAfterRefusal checks that the right node still completes a job that
+// refused a wrong one.
 func TestRightNodeAfterRefusal(t *testing.T) {
 	t.Parallel()
 	j := newJob(t)
@@ -39,7 +40,7 @@ func TestRightNodeAfterRefusal(t *testing.T) {
 	j.wantExit(shortWait, 0, j.node(2, "2", with(sh("exit 0"), "--node-rank", "1")...), first)
 }
 
-// Agents with different --nnodes do not make a job.
+// TestOtherNnodesIsRefused checks that agents with different --nnodes do not make a job.
 func TestOtherNnodesIsRefused(t *testing.T) {
 	t.Parallel()
 	j := newJob(t)
@@ -51,7 +52,8 @@ func TestOtherNnodesIsRefused(t *testing.T) {
 	j.wantExit(shortWait, 0, j.node(3, "2", sh("exit 0")...), first)
 }
 
-// One node too many waits as a spare and does not disturb the job.
+// TestNodeAboveNumberIsSpare checks that one node too many waits as a spare and does not
+// disturb the job.
 func TestNodeAboveNumberIsSpare(t *testing.T) {
 	t.Parallel()
 	j := newJob(t)
@@ -69,7 +71,8 @@ func TestNodeAboveNumberIsSpare(t *testing.T) {
 	}
 }
 
-// When a node is missing, the others give up in time and say which nodes came.
+// TestMissingNode checks that when a node is missing, the others give up in time and say
+// which nodes came.
 func TestMissingNode(t *testing.T) {
 	t.Parallel()
 	j := newJob(t, "--rdzv-conf", "join_timeout=3")
@@ -84,7 +87,8 @@ func TestMissingNode(t *testing.T) {
 	}
 }
 
-// When the endpoint's node is missing, the others name it.
+// TestEndpointMissing checks that when the endpoint's node is missing, the others name
+// it.
 func TestEndpointMissing(t *testing.T) {
 	t.Parallel()
 	j := newJob(t, "--rdzv-conf", "join_timeout=2")
@@ -93,7 +97,8 @@ func TestEndpointMissing(t *testing.T) {
 	j.wantCause(j.agents, j.endpoint, j.id, "2s", "refused")
 }
 
-// An endpoint belongs to one run. Another run is refused with both run ids.
+// TestOtherRunID checks that an endpoint belongs to one run. Another run is refused with
+// both run ids.
 func TestOtherRunID(t *testing.T) {
 	t.Parallel()
 	for name, addr := range map[string]int{"another node": 2, "the endpoint's node": 1} {

@@ -12,8 +12,8 @@ func (j *job) writeOldReport() string {
 	return j.write("report", `{"outcome": "succeeded"}`, 0o600)
 }
 
-// gorun also reports on a job that never began, and replaces the report of an earlier
-// job.
+// TestReportWithoutJob checks that gorun also reports on a job that never began, and
+// replaces the report of an earlier job.
 func TestReportWithoutJob(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -50,7 +50,8 @@ func TestReportWithoutJob(t *testing.T) {
 	}
 }
 
-// The keeper of a killed agent reports for it, unless another node's agent does.
+// TestReportOfKilledAgent checks that the keeper of a killed agent reports for it,
+// unless another node's agent does.
 func TestReportOfKilledAgent(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -83,8 +84,8 @@ func TestReportOfKilledAgent(t *testing.T) {
 	}
 }
 
-// --report /dev/stdout continues at the position of standard output, also if that is a
-// file to which other processes write.
+// TestReportToStdout checks that --report /dev/stdout continues at the position of
+// standard output, also if that is a file to which other processes write.
 func TestReportToStdout(t *testing.T) {
 	t.Parallel()
 	j := newJob(t)

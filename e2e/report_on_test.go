@@ -33,7 +33,8 @@ func (j *job) reports(agents ...*agent) (n int) {
 	return n
 }
 
-// Of many nodes that print to one place one reports a failure.
+// TestFirstNodeReports checks that of many nodes that print to one place one reports a
+// failure.
 func TestFirstNodeReports(t *testing.T) {
 	t.Parallel()
 	j := newJob(t)
@@ -51,7 +52,8 @@ func TestFirstNodeReports(t *testing.T) {
 	}
 }
 
-// When the first node is lost, the second one reports it.
+// TestSecondNodeReportsLossOfFirst checks that when the first node is lost, the second
+// one reports it.
 func TestSecondNodeReportsLossOfFirst(t *testing.T) {
 	t.Parallel()
 	j := newJob(t)
@@ -66,7 +68,8 @@ func TestSecondNodeReportsLossOfFirst(t *testing.T) {
 	}
 }
 
-// Nodes that find no other node say so, each by itself.
+// TestEachNodeSaysWhatItDoesNotFind checks that nodes that find no other node say so,
+// each by itself.
 func TestEachNodeSaysWhatItDoesNotFind(t *testing.T) {
 	t.Parallel()
 	j := newJob(t, "--rdzv-conf", "join_timeout=6")

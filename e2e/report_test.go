@@ -158,8 +158,9 @@ func TestReportOfStop(t *testing.T) {
 	}
 }
 
-// If the report's folder does not exist, gorun says so before the job. If the report
-// cannot be written, gorun says so after the job, and the exit code stays.
+// TestReportCannotBeWritten checks that if the report's folder does not exist, gorun
+// says so before the job. If the report cannot be written, gorun says so after the job,
+// and the exit code stays.
 func TestReportCannotBeWritten(t *testing.T) {
 	t.Parallel()
 	j := newJob(t)
@@ -174,8 +175,8 @@ func TestReportCannotBeWritten(t *testing.T) {
 	late.waitForStderr("cannot write the report of --report")
 }
 
-// Every node shows the time of the error file that a worker wrote. gorun ignores an
-// impossible time.
+// TestReportTimeOfErrorFile checks that every node shows the time of the error file that
+// a worker wrote. gorun ignores an impossible time.
 func TestReportTimeOfErrorFile(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// Workers that fail twice succeed with two restarts, and see how often they
-// were started.
+// TestRestart checks that workers that fail twice succeed with two restarts, and see how
+// often they were started.
 func TestRestart(t *testing.T) {
 	t.Parallel()
 	j := newJob(t, "--max-restarts", "2")
@@ -23,8 +23,9 @@ func TestRestart(t *testing.T) {
 	agents[1].waitForStderr("restart 2 of 2")
 }
 
-// The job counts restarts, not each agent. With one restart, a failure on one node and
-// then on the other ends the job, with the last cause.
+// TestRestartsAreCountedForTheJob checks that the job counts restarts, not each agent.
+// With one restart, a failure on one node and then on the other ends the job, with the
+// last cause.
 func TestRestartsAreCountedForTheJob(t *testing.T) {
 	t.Parallel()
 	j := newJob(t, "--max-restarts", "1")
@@ -34,8 +35,8 @@ func TestRestartsAreCountedForTheJob(t *testing.T) {
 	j.wantSameCause(agents...)
 }
 
-// A job that cannot restart, because no node takes the place of a lost one, says why it
-// wanted to restart.
+// TestLostNodeIsNotReplaced checks that a job that cannot restart, because no node takes
+// the place of a lost one, says why it wanted to restart.
 func TestLostNodeIsNotReplaced(t *testing.T) {
 	t.Parallel()
 	j := newJob(t, "--max-restarts", "1", "--rdzv-conf", "join_timeout=2")
@@ -49,7 +50,8 @@ func TestLostNodeIsNotReplaced(t *testing.T) {
 	j.wantExit(longWait, 137, agents[1])
 }
 
-// No worker of a round starts while a worker of the previous round lives on any node.
+// TestRoundsDoNotOverlap checks that no worker of a round starts while a worker of the
+// previous round lives on any node.
 func TestRoundsDoNotOverlap(t *testing.T) {
 	t.Parallel()
 	j := newJob(t, "--max-restarts", "2")
@@ -70,7 +72,8 @@ func TestRoundsDoNotOverlap(t *testing.T) {
 	}
 }
 
-// An elastic job goes on with the nodes that are left, whichever node dies.
+// TestElastic checks that an elastic job goes on with the nodes that are left, whichever
+// node dies.
 func TestElastic(t *testing.T) {
 	t.Parallel()
 	for target, where := range []string{"endpoint", "member"} {
@@ -97,7 +100,7 @@ func TestElastic(t *testing.T) {
 	}
 }
 
-// A late node with --on-join=wait joins the next round.
+// TestElasticGrows checks that a late node with --on-join=wait joins the next round.
 func TestElasticGrows(t *testing.T) {
 	t.Parallel()
 	j := newJob(t, "--max-restarts", "1", "--rdzv-conf", "last_call_timeout=1", "--on-join=wait")

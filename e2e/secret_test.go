@@ -30,8 +30,9 @@ func (j *job) secretFile(text string) []string {
 	return []string{"--secret-file", file}
 }
 
-// Agents with one secret make a job, whichever way each of them got it, over several
-// rounds. No worker has the secret, and no output and no fact shows it.
+// TestSecret checks that agents with one secret make a job, whichever way each of them
+// got it, over several rounds. No worker has the secret, and no output and no fact shows
+// it.
 func TestSecret(t *testing.T) {
 	t.Parallel()
 	for _, kind := range []string{"gossip", "static", "local nodes"} {
@@ -75,7 +76,8 @@ func TestSecret(t *testing.T) {
 	}
 }
 
-// No process of gorun shows the secret in /proc/PID/environ once workers run.
+// TestSecretIsNotInEnviron checks that no process of gorun shows the secret in
+// /proc/PID/environ once workers run.
 func TestSecretIsNotInEnviron(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -104,7 +106,7 @@ func TestSecretIsNotInEnviron(t *testing.T) {
 	}
 }
 
-// Saved facts do not contain the secret.
+// TestSecretIsNotInFacts checks that saved facts do not contain the secret.
 func TestSecretIsNotInFacts(t *testing.T) {
 	t.Parallel()
 	j := newJob(t)
@@ -124,9 +126,9 @@ func TestSecretIsNotInFacts(t *testing.T) {
 	}
 }
 
-// Agents with different secrets, with only one secret, or of two runs, say so within
-// seconds. The agent that came to the wrong endpoint ends. The other one waits for the
-// right agent.
+// TestOtherSecret checks that agents with different secrets, with only one secret, or of
+// two runs, say so within seconds. The agent that came to the wrong endpoint ends. The
+// other one waits for the right agent.
 func TestOtherSecret(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ first, second, run string }{
@@ -165,7 +167,8 @@ func TestOtherSecret(t *testing.T) {
 	}
 }
 
-// A job whose nodes have different secrets ends with 75 on both.
+// TestOtherSecretEndsInTime checks that a job whose nodes have different secrets ends
+// with 75 on both.
 func TestOtherSecretEndsInTime(t *testing.T) {
 	t.Parallel()
 	j := newJob(t, "--rdzv-conf", "join_timeout=3")
@@ -210,8 +213,8 @@ func TestGarbageAndSecret(t *testing.T) {
 	}
 }
 
-// Between machines, a job without a secret gets a warning, and one with a secret
-// none, on every node.
+// TestSecretWarning checks that between machines, a job without a secret gets a warning,
+// and one with a secret none, on every node.
 func TestSecretWarning(t *testing.T) {
 	t.Parallel()
 	for name, text := range map[string]string{"with": jobSecret, "without": ""} {
@@ -234,7 +237,8 @@ func TestSecretWarning(t *testing.T) {
 	}
 }
 
-// A secret that cannot be used ends gorun with 2, on every node, and does not show it.
+// TestBadSecret checks that a secret that cannot be used ends gorun with 2, on every
+// node, and does not show it.
 func TestBadSecret(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct{ file, env, text string }{

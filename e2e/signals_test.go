@@ -22,8 +22,8 @@ func (j *job) signalsOf(rank int) string {
 	return strings.Join(strings.Fields(string(b)), " ")
 }
 
-// A signal to one gorun ends the whole job: every worker on every node gets
-// exactly that signal, once, and every node exits with 128+n.
+// TestSignalEndsJob checks that a signal to one gorun ends the whole job: every worker
+// on every node gets exactly that signal, once, and every node exits with 128+n.
 func TestSignalEndsJob(t *testing.T) {
 	t.Parallel()
 	for _, sig := range []syscall.Signal{unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT} {
@@ -52,8 +52,8 @@ func TestSignalEndsJob(t *testing.T) {
 	}
 }
 
-// A second signal ends the grace period everywhere, for workers that ignore the
-// first.
+// TestSecondSignalKills checks that a second signal ends the grace period everywhere,
+// for workers that ignore the first.
 func TestSecondSignalKills(t *testing.T) {
 	t.Parallel()
 	for target, where := range []string{"endpoint", "member"} {
@@ -81,7 +81,8 @@ func TestSecondSignalKills(t *testing.T) {
 	}
 }
 
-// A signal while the nodes meet ends that node; the others go on waiting.
+// TestSignalWhileWaiting checks that a signal while the nodes meet ends that node; the
+// others go on waiting.
 func TestSignalWhileWaiting(t *testing.T) {
 	t.Parallel()
 	for target, where := range []string{"endpoint", "member"} {
@@ -102,7 +103,8 @@ func TestSignalWhileWaiting(t *testing.T) {
 	}
 }
 
-// USR1 and USR2 reach the workers of that node, once each, and end nothing.
+// TestUserSignals checks that USR1 and USR2 reach the workers of that node, once each,
+// and end nothing.
 func TestUserSignals(t *testing.T) {
 	t.Parallel()
 	j := newJob(t)

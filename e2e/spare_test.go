@@ -13,8 +13,8 @@ const recordRound = `now() { date +%s%N >$E2E_DIR/$1.$GORUN_ROUND.$RANK.new; mv 
 	`echo round $GORUN_ROUND rank $RANK of $WORLD_SIZE restart $TORCHELASTIC_RESTART_COUNT on $GORUN_NODE_ADDR; ` +
 	`while [ ! -e $E2E_DIR/go ]; do sleep 0.02; done`
 
-// The node that is one too many waits as a hot spare, as it and gorun status say. It
-// starts no workers, and ends with the job.
+// TestSpare checks that the node that is one too many waits as a hot spare, as it and
+// gorun status say. It starts no workers, and ends with the job.
 func TestSpare(t *testing.T) {
 	t.Parallel()
 	forEachBackend(t, func(t *testing.T, newJob func(...string) *job) {
@@ -44,8 +44,8 @@ func TestSpare(t *testing.T) {
 	})
 }
 
-// The spare takes the place of a node whose agent was killed, whichever it was;
-// the others keep their ranks.
+// TestSpareTakesOver checks that the spare takes the place of a node whose agent was
+// killed, whichever it was; the others keep their ranks.
 func TestSpareTakesOver(t *testing.T) {
 	t.Parallel()
 	for target, where := range []string{"first", "second", "third"} {
@@ -87,8 +87,8 @@ func TestSpareTakesOver(t *testing.T) {
 	}
 }
 
-// Without restarts a spare is no help: the loss of a node ends the job, and its
-// cause is the spare's too.
+// TestSpareWithoutRestarts checks that without restarts a spare is no help: the loss of
+// a node ends the job, and its cause is the spare's too.
 func TestSpareWithoutRestarts(t *testing.T) {
 	t.Parallel()
 	forEachBackend(t, func(t *testing.T, newJob func(...string) *job) {
@@ -115,7 +115,8 @@ func TestSpareWithoutRestarts(t *testing.T) {
 	})
 }
 
-// A spare that leaves does not disturb the job, and a later spare can replace it.
+// TestSpareLeaves checks that a spare that leaves does not disturb the job, and a later
+// spare can replace it.
 func TestSpareLeaves(t *testing.T) {
 	t.Parallel()
 	forEachBackend(t, func(t *testing.T, newJob func(...string) *job) {

@@ -24,8 +24,8 @@ func (j *job) static(n int, args ...string) []*agent {
 	return out
 }
 
-// The static rendezvous needs only the port that the user named, and the workers find
-// their store there.
+// TestStaticNeedsOnePort checks that the static rendezvous needs only the port that the
+// user named, and the workers find their store there.
 func TestStaticNeedsOnePort(t *testing.T) {
 	t.Parallel()
 	j := newJob(t, "--max-restarts", "1")
@@ -52,7 +52,8 @@ func TestStaticNeedsOnePort(t *testing.T) {
 	}
 }
 
-// Nodes may start in any order, and a failure ends all of them.
+// TestStaticFails checks that nodes may start in any order, and a failure ends all of
+// them.
 func TestStaticFails(t *testing.T) {
 	t.Parallel()
 	j := newJob(t)
@@ -62,7 +63,8 @@ func TestStaticFails(t *testing.T) {
 	j.wantSameCause(agents...)
 }
 
-// The loss of the master, or of another node, ends the job everywhere with 137.
+// TestStaticNodeLost checks that the loss of the master, or of another node, ends the
+// job everywhere with 137.
 func TestStaticNodeLost(t *testing.T) {
 	t.Parallel()
 	for target := range 2 {
@@ -90,7 +92,8 @@ func TestStaticNodeLost(t *testing.T) {
 	}
 }
 
-// Without the master the others give up in time and name its address.
+// TestStaticMasterMissing checks that without the master the others give up in time and
+// name its address.
 func TestStaticMasterMissing(t *testing.T) {
 	t.Parallel()
 	j := newJob(t, "--rdzv-conf", "join_timeout=2")
@@ -102,7 +105,8 @@ func TestStaticMasterMissing(t *testing.T) {
 	j.wantCause(j.agents, j.endpoint, "refused")
 }
 
-// The master that waits in vain names the flags that this job meets by.
+// TestStaticNodesMissing checks that the master that waits in vain names the flags that
+// this job meets by.
 func TestStaticNodesMissing(t *testing.T) {
 	t.Parallel()
 	j := newJob(t, "--rdzv-conf", "join_timeout=1", "--nnodes", "2", "--node-rank", "0")
@@ -115,7 +119,7 @@ func TestStaticNodesMissing(t *testing.T) {
 	j.wantCause([]*agent{a}, "with the same --rdzv-endpoint, and that")
 }
 
-// Two nodes with one rank: the second is refused.
+// TestStaticSameNodeRank checks that of two nodes with one rank the second is refused.
 func TestStaticSameNodeRank(t *testing.T) {
 	t.Parallel()
 	j := newJob(t, "--rdzv-conf", "join_timeout=20")
@@ -133,7 +137,8 @@ func TestStaticSameNodeRank(t *testing.T) {
 	j.wantExit(shortWait, 0, node("2"), first, second)
 }
 
-// On one node the address that the user gave is the store's, if it can be.
+// TestMasterOfOneNode checks that on one node the address that the user gave is the
+// store's, if it can be.
 func TestMasterOfOneNode(t *testing.T) {
 	t.Parallel()
 	const unusedAddr = "192.0.2.77" // TEST-NET-1: no machine has it

@@ -14,8 +14,9 @@ import (
 	"time"
 )
 
-// Every node reports the same about the job: nodes, the spare, ranks with the kernel's
-// pids, the restart, and when a worker last printed something.
+// TestStatusFromEveryNode checks that every node reports the same about the job: nodes,
+// the spare, ranks with the kernel's pids, the restart, and when a worker last printed
+// something.
 func TestStatusFromEveryNode(t *testing.T) {
 	t.Parallel()
 	j := newJob(t, "--max-restarts", "2")
@@ -81,7 +82,8 @@ func TestStatusFromEveryNode(t *testing.T) {
 	j.wantExit(longWait, 143, agents...)
 }
 
-// A stopped agent hangs no gorun status, on whichever node the user asks.
+// TestStatusWithAStoppedAgent checks that a stopped agent hangs no gorun status, on
+// whichever node the user asks.
 func TestStatusWithAStoppedAgent(t *testing.T) {
 	t.Parallel()
 	j := newJob(t, "--rdzv-conf", "keep_alive_max_attempt=60")
@@ -120,8 +122,8 @@ func TestStatusWithAStoppedAgent(t *testing.T) {
 	j.wantExit(longWait, 143, agents...)
 }
 
-// Many calls of gorun status at the same time all get an answer, and do not disturb the
-// job.
+// TestManyStatusCalls checks that many calls of gorun status at the same time all get an
+// answer, and do not disturb the job.
 func TestManyStatusCalls(t *testing.T) {
 	t.Parallel()
 	j := newJob(t)
@@ -142,7 +144,8 @@ func TestManyStatusCalls(t *testing.T) {
 	j.wantExit(longWait, 0, agents...)
 }
 
-// --watch prints the status every second until the job ends; Ctrl-C ends it with 130.
+// TestStatusWatch checks that --watch prints the status every second until the job ends;
+// Ctrl-C ends it with 130.
 func TestStatusWatch(t *testing.T) {
 	t.Parallel()
 	j := newJob(t)

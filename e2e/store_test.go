@@ -10,8 +10,9 @@ import (
 // answer to "how many keys", 8, or 0 if there is none.
 const askStore = `exec 3<>/dev/tcp/$MASTER_ADDR/$MASTER_PORT; printf '\000\316\367\205\074\007' >&3; head -c 8 <&3 2>/dev/null | wc -c`
 
-// The store answers only the workers of the job's nodes and the containers of its own
-// machine, and says which address it refused. With --store-open it answers everybody.
+// TestStoreAnswersItsJob checks that the store answers only the workers of the job's
+// nodes and the containers of its own machine, and says which address it refused. With
+// --store-open it answers everybody.
 func TestStoreAnswersItsJob(t *testing.T) {
 	t.Parallel()
 	_, err := exec.LookPath("bash")

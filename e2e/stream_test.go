@@ -11,7 +11,8 @@ import (
 	"github.com/gorun/gorun/rendezvous/control"
 )
 
-// An agent goes on reading a peer's messages, however many the peer has sent.
+// TestManyMessagesOnOneStream checks that an agent goes on reading a peer's messages,
+// however many the peer has sent.
 func TestManyMessagesOnOneStream(t *testing.T) {
 	t.Parallel()
 	j := newJob(t)

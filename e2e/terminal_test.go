@@ -37,7 +37,8 @@ func twoWorkers() map[string][]string {
 	}
 }
 
-// Ctrl-C in a terminal reaches every worker once, and ends the job with 130.
+// TestCtrlC checks that Ctrl-C in a terminal reaches every worker once, and ends the job
+// with 130.
 func TestCtrlC(t *testing.T) {
 	t.Parallel()
 	for name, flags := range twoWorkers() {
@@ -60,8 +61,8 @@ func TestCtrlC(t *testing.T) {
 	}
 }
 
-// The workers' terminals follow the size of gorun's. The kernel reports that size only
-// to the keeper's process group.
+// TestWindowSize checks that the workers' terminals follow the size of gorun's. The
+// kernel reports that size only to the keeper's process group.
 func TestWindowSize(t *testing.T) {
 	t.Parallel()
 	const script = `echo up; until [ "$(stty size <&2)" = "33 77" ]; do sleep 0.05; done; echo fits`
@@ -80,8 +81,8 @@ func TestWindowSize(t *testing.T) {
 	}
 }
 
-// If gorun runs on a terminal, the workers' standard error is a terminal too, because
-// progress bars test for one. Otherwise it is a pipe.
+// TestWorkerSeesTerminal checks that if gorun runs on a terminal, the workers' standard
+// error is a terminal too, because progress bars test for one. Otherwise it is a pipe.
 func TestWorkerSeesTerminal(t *testing.T) {
 	t.Parallel()
 	script := `for fd in 1 2; do if [ -t $fd ]; then echo $fd is a terminal; else echo $fd is none; fi; done`
@@ -96,7 +97,8 @@ func TestWorkerSeesTerminal(t *testing.T) {
 	b.waitForStdout("2 is none", 1)
 }
 
-// A job survives its closed terminal. Only gorun's lines there are lost.
+// TestClosedTerminal checks that a job survives its closed terminal. Only gorun's lines
+// there are lost.
 func TestClosedTerminal(t *testing.T) {
 	t.Parallel()
 	j := newJob(t)
@@ -116,8 +118,9 @@ func TestClosedTerminal(t *testing.T) {
 	}
 }
 
-// On a terminal a wait is one line that is rewritten, never wider than the
-// terminal, and nothing of it is left when the job starts or ends.
+// TestWaitIsRewrittenInOneLine checks that on a terminal a wait is one line that is
+// rewritten, never wider than the terminal, and nothing of it is left when the job
+// starts or ends.
 func TestWaitIsRewrittenInOneLine(t *testing.T) {
 	t.Parallel()
 	j := newJob(t)

@@ -14,8 +14,8 @@ func onRank(r, script string) []string {
 	return sh(`if [ "$RANK" = ` + r + ` ]; then ` + script + `; else ` + printRankForever + `; fi`)
 }
 
-// However a worker fails, every node says which one and how, and exits with the
-// same code.
+// TestWorkerFails checks that however a worker fails, every node says which one and how,
+// and exits with the same code.
 func TestWorkerFails(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -47,7 +47,8 @@ func TestWorkerFails(t *testing.T) {
 	}
 }
 
-// A worker that ignores SIGTERM is killed after the grace period, not before.
+// TestWorkerIgnoresTerm checks that a worker that ignores SIGTERM is killed after the
+// grace period, not before.
 func TestWorkerIgnoresTerm(t *testing.T) {
 	t.Parallel()
 	j := newJob(t)
@@ -64,8 +65,8 @@ func TestWorkerIgnoresTerm(t *testing.T) {
 	}
 }
 
-// Processes that left the worker's session die with it. So do processes that a
-// successful worker left behind.
+// TestWorkerLeavesDaemons checks that processes that left the worker's session die with
+// it. So do processes that a successful worker left behind.
 func TestWorkerLeavesDaemons(t *testing.T) {
 	t.Parallel()
 	daemons := `setsid sh -c '(trap "" TERM HUP; echo $$ >$E2E_DIR/d.$RANK; exec sleep 300) &' & ` +

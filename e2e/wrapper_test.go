@@ -59,7 +59,8 @@ func TestContainerWithoutEnvironment(t *testing.T) {
 	}
 }
 
-// A single node gets the finding too; with one worker it is a warning.
+// TestWrapperOfOneNode checks that a single node gets the finding too; with one worker
+// it is a warning.
 func TestWrapperOfOneNode(t *testing.T) {
 	t.Parallel()
 	j := newJob(t, "--standalone", "--no-python")
@@ -81,8 +82,9 @@ func TestWrapperOfOneNode(t *testing.T) {
 	}
 }
 
-// The variables of -x and of a rank's devices have to arrive too. gorun checks the
-// options of a command line without starting its wrappers.
+// TestWrapperLosesRequestedVariables checks that the variables of -x and of a rank's
+// devices have to arrive too. gorun checks the options of a command line without
+// starting its wrappers.
 func TestWrapperLosesRequestedVariables(t *testing.T) {
 	t.Parallel()
 	j := newJob(t, "--standalone", "--no-python", "--nproc-per-node", "2")
@@ -98,7 +100,7 @@ func TestWrapperLosesRequestedVariables(t *testing.T) {
 	wantParts(t, a.table(), "warning E03", "behind env: set by the command line: RANK", "do not give RANK a value of your own")
 }
 
-// A preview starts no wrapper, and says so.
+// TestPreviewStartsNoWrapper checks that a preview starts no wrapper, and says so.
 func TestPreviewStartsNoWrapper(t *testing.T) {
 	t.Parallel()
 	for name, flags := range map[string][]string{"dry-run": {"run", "--dry-run"}, "env": {"env"}} {

@@ -49,7 +49,8 @@ func TestExplainSaysWhereFrom(t *testing.T) {
 	}
 }
 
-// Explain has the same variables as Worker, except for those of conf files.
+// TestExplainIsWorker checks that Explain has the same variables as Worker, except for
+// those of conf files.
 func TestExplainIsWorker(t *testing.T) {
 	env := []string{"A=1", "B=", "A=2", "NCCL_ALGO=Ring", "OMP_NUM_THREADS=3", "EQ=a=b"}
 	a := Assignment{Set: []Setting{{"C", NewValue("C", "3"), Source{Kind: FromFlag}}}, Unset: []Removal{{Name: "B", Source: Source{Kind: FromUnset}}}}
@@ -164,7 +165,7 @@ func TestThreads(t *testing.T) {
 	}
 }
 
-// No user may ask for a variable that gorun itself sets.
+// TestReserved checks that no user may ask for a variable that gorun itself sets.
 func TestReserved(t *testing.T) {
 	w := vars()
 	for _, s := range NewBase(nil).Explain(w) {

@@ -71,7 +71,7 @@ func TestParseFlag(t *testing.T) {
 	}
 }
 
-// An error never shows what was to be the value.
+// TestFlagErrorsHideValues checks that an error never shows what was to be the value.
 func TestFlagErrorsHideValues(t *testing.T) {
 	for _, arg := range []string{"RANK=s3cret", "A B=s3cret", "NCCL_*=s3cret", "role=ps:A B=s3cret", "node=x:HF_TOKEN=s3cret", "A=s3cret\x00", "=s3cret", "node=0:RANK=s3cret:s3cret", "node1:A=s3cret", "role=ps:node1:A=s3cret", "node=1:role=ps:A=s3cret"} {
 		for _, kind := range []Kind{FromFlag, FromUnset} {

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// Without a secret no node can set or remove a variable that runs code for another node.
-// With a secret all variables travel.
+// TestUntrustedNodes checks that without a secret no node can set or remove a variable
+// that runs code for another node. With a secret all variables travel.
 func TestUntrustedNodes(t *testing.T) {
 	t.Parallel()
 	second := fake{env: []string{"PATH=/bin", "PYTHONPATH=/mine", "PYTHONSAFEPATH=1", "NCCL_TUNER_PLUGIN=tune", "PLAIN=2"}}
@@ -51,7 +51,8 @@ func TestUntrustedNodes(t *testing.T) {
 	}
 }
 
-// Without a secret a node still follows its own requests.
+// TestNodeFollowsItsOwnRequests checks that without a secret a node still follows its
+// own requests.
 func TestNodeFollowsItsOwnRequests(t *testing.T) {
 	t.Parallel()
 	nodes := []fake{
@@ -65,7 +66,8 @@ func TestNodeFollowsItsOwnRequests(t *testing.T) {
 	}
 }
 
-// A malicious coordinator cannot make a node run its code.
+// TestDistrustedCoordinator checks that a malicious coordinator cannot make a node run
+// its code.
 func TestDistrustedCoordinator(t *testing.T) {
 	t.Parallel()
 	second := fake{env: []string{"PATH=/bin", "PYTHONPATH=/mine", "NCCL_NET_PLUGIN=mine"}, x: []string{"LD_PRELOAD=/mine.so"}, unset: []string{"PERL5LIB"}}

@@ -280,7 +280,8 @@ func TestNotes(t *testing.T) {
 	}
 }
 
-// A node that sent no report has no influence, and gets what must agree.
+// TestUnifyNodesWithoutReport checks that a node that sent no report has no influence,
+// and gets what must agree.
 func TestUnifyNodesWithoutReport(t *testing.T) {
 	if d := Unify(nil, Policy{}); d.Members == nil || len(d.Members)+len(d.Differences) != 0 {
 		t.Errorf("%+v", d)

@@ -164,8 +164,8 @@ func TestWorkerIsPure(t *testing.T) {
 	}
 }
 
-// What a worker's devices decide counts over all else, and is in an environment
-// once.
+// TestWorkerPinned checks that what a worker's devices decide counts over all else, and
+// is in an environment once.
 func TestWorkerPinned(t *testing.T) {
 	v := vars()
 	v.Pinned = []Variable{{"CUDA_VISIBLE_DEVICES", ""}, {"CUDA_DEVICE_ORDER", "PCI_BUS_ID"}, {"LOCAL_RANK", "0"}, {"OMP_NUM_THREADS", "2"}}

@@ -2,8 +2,8 @@ package main
 
 import "testing"
 
-// gorun abort refuses a message with control or hidden characters, because every terminal
-// of the job prints it.
+// TestAbortMessage checks that gorun abort refuses a message with control or hidden
+// characters, because every terminal of the job prints it.
 func TestAbortMessage(t *testing.T) {
 	t.Parallel()
 	for message, ok := range map[string]bool{

@@ -47,8 +47,8 @@ func TestDidYouMean(t *testing.T) {
 	}
 }
 
-// gorun starts a program whose name is nearly a command's only if it exists here, or if
-// the user says that it is a program.
+// TestMistakenForAProgram checks that gorun starts a program whose name is nearly a
+// command's only if it exists here, or if the user says that it is a program.
 func TestMistakenForAProgram(t *testing.T) {
 	t.Chdir(t.TempDir())
 	for args, want := range map[string]string{

@@ -72,7 +72,8 @@ func TestComplete(t *testing.T) {
 	}
 }
 
-// In bash the words are those of a shell, without the package bash-completion.
+// TestBashWords checks that in bash the words are those of a shell, without the package
+// bash-completion.
 func TestBashWords(t *testing.T) {
 	bash, err := exec.LookPath("bash")
 	if err != nil {
@@ -106,8 +107,8 @@ printf '%s|' "$cur" "$prev" "$cword" "${words[@]}"
 	}
 }
 
-// No help is wider than a plain terminal, and those of commands fit on it, with
-// the prompt.
+// TestHelpFits checks that no help is wider than a plain terminal, and those of commands
+// fit on it, with the prompt.
 func TestHelpFits(t *testing.T) {
 	topics := append(commandNames(newRootCommand()), "flags", "")
 	for _, topic := range topics {

@@ -113,7 +113,8 @@ func TestParseRunErrors(t *testing.T) {
 	}
 }
 
-// A flag that may be given several times is a list, whatever is in its values.
+// TestRepeatedFlags checks that a flag that may be given several times is a list,
+// whatever is in its values.
 func TestRepeatedFlags(t *testing.T) {
 	o, err := parseJob([]string{"-x", "A=1,2", "--export=B=-x C", "-xD", "--unset", "E,F", "prog", "-x", "G"})
 	if want := []string{"A=1,2", "B=-x C", "D"}; err != nil || !slices.Equal(o.raw.Lists["export"], want) {
@@ -124,7 +125,8 @@ func TestRepeatedFlags(t *testing.T) {
 	}
 }
 
-// What gorun env cannot use without a program is called as the help has it.
+// TestEnvNeedsAProgram checks that what gorun env cannot use without a program is called
+// as the help has it.
 func TestEnvNeedsAProgram(t *testing.T) {
 	for args, want := range map[string]string{
 		"-x A=1": "-x (--export) needs a PROGRAM", "--export=A=1": "-x (--export) needs a PROGRAM", "--nnodes 2": "--nnodes needs a PROGRAM",
@@ -152,7 +154,8 @@ func TestProgramsNamedLikeCommands(t *testing.T) {
 	}
 }
 
-// An agent gets the command line that its keeper got.
+// TestAgentsGetTheCommandLine checks that an agent gets the command line that its keeper
+// got.
 func TestAgentsGetTheCommandLine(t *testing.T) {
 	for _, args := range []string{
 		"--nnodes 2 -x A=1 -x B=2 --no-python --tee=3 prog --its -x own", "run status", "run env FOO=1", "check -- status",
@@ -169,7 +172,8 @@ func TestAgentsGetTheCommandLine(t *testing.T) {
 	}
 }
 
-// Every flag of the set reaches Raw under its name, and the help shows it.
+// TestEveryFlag checks that every flag of the set reaches Raw under its name, and the
+// help shows it.
 func TestEveryFlag(t *testing.T) {
 	usage := flagsHelp()
 	for _, group := range jobFlags() {
@@ -192,7 +196,8 @@ func TestEveryFlag(t *testing.T) {
 	}
 }
 
-// The words check and env can be put into the command line of any job.
+// TestCheckAndEnvTakeAJobsLine checks that the words check and env can be put into the
+// command line of any job.
 func TestCheckAndEnvTakeAJobsLine(t *testing.T) {
 	flagSet(jobFlags()...).VisitAll(func(f *pflag.Flag) {
 		line := []string{"--" + f.Name, "1", "prog", "--its", "own"}
@@ -212,7 +217,8 @@ func TestCheckAndEnvTakeAJobsLine(t *testing.T) {
 	})
 }
 
-// The flags that torchrun has get their defaults from PET_ variables, and only those.
+// TestFlagsFromEnvironment checks that the flags that torchrun has get their defaults
+// from PET_ variables, and only those.
 func TestFlagsFromEnvironment(t *testing.T) {
 	asked := map[string]bool{}
 	raw := spec.Raw{Command: []string{"train.py"}}

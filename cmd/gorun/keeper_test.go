@@ -8,7 +8,7 @@ import (
 	"github.com/gorun/gorun/launch/spec"
 )
 
-// The exit code is the job's once an agent has ended.
+// TestKeeperResult checks that the exit code is the job's once an agent has ended.
 func TestKeeperResult(t *testing.T) {
 	stuck := errors.New("cannot end process 7: still there")
 	tests := []struct {

@@ -105,7 +105,8 @@ func TestExitCodes(t *testing.T) {
 	}
 }
 
-// A command that starts no worker writes no file, with any flags.
+// TestJobWithoutWorkersWritesNoFile checks that a command that starts no worker writes
+// no file, with any flags.
 func TestJobWithoutWorkersWritesNoFile(t *testing.T) {
 	for _, first := range []string{"check", "env", "--dry-run"} {
 		dir := t.TempDir()
@@ -121,7 +122,8 @@ func TestJobWithoutWorkersWritesNoFile(t *testing.T) {
 	}
 }
 
-// A signal that ends the keeper or the agent leaves no process.
+// TestNoProcessIsLeft checks that a signal that ends the keeper or the agent leaves no
+// process.
 func TestNoProcessIsLeft(t *testing.T) {
 	for _, sig := range []syscall.Signal{syscall.SIGTERM, syscall.SIGKILL} {
 		for _, target := range []string{"keeper", "agent"} {

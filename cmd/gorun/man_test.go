@@ -18,8 +18,8 @@ import (
 
 var update = flag.Bool("update", false, "write gorun.1 anew")
 
-// The manual page describes the existing commands and flags. It is made here
-// and embedded, so that the program links no renderer.
+// TestManPage checks that the manual page describes the existing commands and flags. It
+// is made here and embedded, so that the program links no renderer.
 func TestManPage(t *testing.T) {
 	page := &cobra.Command{
 		Use: "gorun [flags] PROGRAM [ARGS...]", DisableFlagsInUseLine: true, DisableAutoGenTag: true,

@@ -29,7 +29,8 @@ func TestCredential(t *testing.T) {
 	}
 }
 
-// What decides how a job works is compared between nodes: it must not be hidden.
+// TestOnlyOneKnownNameIsACredential checks that what decides how a job works is compared
+// between nodes: it must not be hidden.
 func TestOnlyOneKnownNameIsACredential(t *testing.T) {
 	names := strings.Fields(ncclNames + torchNames)
 	for v := range rows(ncclRows[:], otherRows[:], restRows[:]) {
