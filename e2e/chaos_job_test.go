@@ -29,10 +29,10 @@ type chaosJob struct {
 // chaosAgent is one agent. faults says what the test did to it; "" for nothing.
 type chaosAgent struct {
 	*agent
-	host   int
-	born   time.Duration
-	faults string
-	frozen bool
+	host      int
+	startedAt time.Duration
+	faults    string
+	frozen    bool
 }
 
 // undoAction undoes an action at a later time.
@@ -88,7 +88,7 @@ func (a *chaosJob) note(format string, args ...any) {
 // start starts an agent on a host.
 func (a *chaosJob) start(host int) {
 	nnodes := fmt.Sprintf("%d:%d", a.min, a.max)
-	p := &chaosAgent{host: host, born: time.Since(a.began)}
+	p := &chaosAgent{host: host, startedAt: time.Since(a.began)}
 	if a.net != nil {
 		p.agent = a.net.node(a.job, host, a.endpoint, nnodes, a.world()...)
 	} else {

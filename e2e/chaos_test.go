@@ -138,7 +138,7 @@ func (a *chaosJob) checkEnd() {
 		}
 	}
 	for _, p := range a.all {
-		a.Logf("%s started %v: exit code %d, %s; %s", p.name, p.born.Round(time.Millisecond), p.code, p.faults, p.lastLine())
+		a.Logf("%s started %v: exit code %d, %s; %s", p.name, p.startedAt.Round(time.Millisecond), p.code, p.faults, p.lastLine())
 		if !slices.Contains([]int{0, 5, 75, 137}, p.code) && p.faults == "" {
 			a.Errorf("%s: exit code %d", p.name, p.code)
 		}

@@ -90,7 +90,7 @@ func Run(ctx context.Context, opts Options) (code int, err error) {
 	if opts.Local != nil { // several agents share the terminal
 		terminal = nil
 	}
-	b.console = &console.Console{Console: term.NewConsole(out.Stderr(), prefix, terminal), Quiet: opts.leavesJobLinesToFirst(), Alone: !opts.shares()}
+	b.console = &console.Console{Console: term.NewConsole(out.Stderr(), prefix, terminal), OtherPrints: opts.leavesJobLinesToFirst(), Alone: !opts.shares()}
 	go b.console.Run()
 	defer b.console.Close()
 	for _, n := range opts.Spec.Notes {

@@ -27,7 +27,7 @@ func (a *agent) prepareCheck(ctx context.Context) error {
 	s := a.build.subject
 	o := check.Options{
 		Policy: policy, Ports: probe.Ports{Lo: sp.Ports.Lo, Hi: sp.Ports.Hi}, Env: a.opts.Env, Request: a.env.request, Post: a.events.post, Wait: &a.wg,
-		Console: a.console, Quiet: a.opts.leavesJobLinesToFirst(), OnFindings: a.status.SetFindings, Pool: a.pool,
+		Console: a.console, OtherPrints: a.opts.leavesJobLinesToFirst(), OnFindings: a.status.SetFindings, Pool: a.pool,
 		Facts: gather.Options{
 			Program: preflight.Program{Title: s.Title, Path: s.Path, Script: s.Script, Python: s.Python, Args: s.Args, Dir: s.Dir},
 			Run:     a.table.Run,
@@ -47,7 +47,7 @@ func (a *agent) prepareCheck(ctx context.Context) error {
 func (a *agent) wrapperSource(p wrap.Prefix, parseErr error) wrap.Source {
 	sp := &a.opts.Spec
 	s := wrap.Source{
-		ParseErr: parseErr, Dry: sp.Dry != nil, Quiet: a.opts.leavesJobLinesToFirst(), Wait: &a.wg,
+		ParseErr: parseErr, Dry: sp.Dry != nil, OtherPrints: a.opts.leavesJobLinesToFirst(), Wait: &a.wg,
 		Probe: wrap.Options{
 			Prefix: p, Path: a.build.subject.Path, Dir: a.opts.Dir, Table: a.table, Name: "gorun-probe-" + string(a.node.ID),
 			Say: a.console.Say,

@@ -102,7 +102,7 @@ func (a *agent) connect(ctx context.Context, identity *rendezvous.Identity) erro
 	sp := &a.opts.Spec
 	o := meet.Options{
 		Network: sp.Network, Node: a.node, Identity: identity, Secret: a.secrets.run, Handout: a.secrets.handout, Pool: a.pool, Grace: sp.ShutdownTimeout,
-		Quiet: a.opts.shares(), Post: a.events.post, Note: a.console.AnnounceRarely, CommandWith: a.opts.CommandWith,
+		OtherPrints: a.opts.shares(), Post: a.events.post, Note: a.console.AnnounceRarely, CommandWith: a.opts.CommandWith,
 		Wait: func(ctx context.Context, what string, f func(context.Context) error) error {
 			_, err := await(ctx, a.base, what, func(ctx context.Context) (struct{}, error) { return struct{}{}, f(ctx) })
 			return err

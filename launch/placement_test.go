@@ -13,7 +13,7 @@ import (
 func TestFirstAgentPrintsNotesOnTheMachine(t *testing.T) {
 	for index, want := range []string{"gorun: the GPUs differ\ngorun: few CPUs\n", "gorun: few CPUs\n"} {
 		var out strings.Builder
-		a := &base{console: &console.Console{Console: term.NewConsole(&out, "gorun", nil), Quiet: index > 0}}
+		a := &base{console: &console.Console{Console: term.NewConsole(&out, "gorun", nil), OtherPrints: index > 0}}
 		ended := make(chan struct{})
 		go func() {
 			a.console.Run()

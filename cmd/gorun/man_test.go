@@ -113,8 +113,8 @@ func definitions(flags *pflag.FlagSet) string {
 func examples(text string) string {
 	var b strings.Builder
 	for line := range strings.Lines(text) {
-		command, does, told := strings.Cut(strings.TrimSpace(line), "   ")
-		if !told {
+		command, does, described := strings.Cut(strings.TrimSpace(line), "   ")
+		if !described {
 			fmt.Fprintf(&b, "```\n%s\n```\n\n", command)
 			continue
 		}

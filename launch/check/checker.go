@@ -37,9 +37,9 @@ type Options struct {
 	Facts   gather.Options  // Program, Run, GPU and WrapperLoss; Start fills in the others
 	Pool    *accept.Pool    // counts the connections to the probes' ports
 
-	Post    func(rendezvous.Event)
-	Console Console
-	Quiet   bool // another agent at this terminal shows the tables
+	Post        func(rendezvous.Event)
+	Console     Console
+	OtherPrints bool // another agent at this terminal shows the tables
 	// OnFindings receives the findings about a world that starts.
 	OnFindings func([]preflight.Finding)
 	Wait       *sync.WaitGroup // for all goroutines
@@ -143,7 +143,7 @@ func (x *Checker) Compare(ctx context.Context, c rendezvous.Compare) {
 				x.opts.Console.Say("%s", note)
 			}
 		}
-		if v.Warnings != "" && x.isFirst(v.Warnings) && !x.opts.Quiet {
+		if v.Warnings != "" && x.isFirst(v.Warnings) && !x.opts.OtherPrints {
 			x.opts.Console.Table(v.Warnings)
 		}
 		if v.Env != nil {

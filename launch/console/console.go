@@ -17,8 +17,8 @@ import (
 // Console prints an agent's messages. Say prints what concerns this agent.
 type Console struct {
 	*term.Console
-	// Quiet means that another agent prints what concerns all agents.
-	Quiet bool
+	// OtherPrints means that another agent prints what concerns all agents.
+	OtherPrints bool
 	// Alone means that this is the machine's only agent. Then it prints itself that it
 	// does not find the others, because no other agent knows.
 	Alone bool
@@ -31,21 +31,21 @@ const (
 
 // Announce prints what concerns all agents.
 func (c *Console) Announce(format string, args ...any) {
-	if !c.Quiet {
+	if !c.OtherPrints {
 		c.Say(format, args...)
 	}
 }
 
 // AnnounceRarely is Announce for lines that strangers can cause.
 func (c *Console) AnnounceRarely(kind, line string) {
-	if !c.Quiet {
+	if !c.OtherPrints {
 		c.SayRarely(kind, line)
 	}
 }
 
 // Table prints a table that concerns all agents.
 func (c *Console) Table(lines string) {
-	if !c.Quiet {
+	if !c.OtherPrints {
 		c.Console.Table(lines)
 	}
 }
@@ -82,7 +82,7 @@ func (c *Console) Status(s *rendezvous.Status) {
 		return
 	}
 	complete := s.Phase == "forming" && arrived(s) >= s.Max || s.Phase == "seeking" && s.Max == 1
-	if c.Quiet && !(c.Alone && s.Phase == "seeking") || complete && s.Note == "" {
+	if c.OtherPrints && !(c.Alone && s.Phase == "seeking") || complete && s.Note == "" {
 		return // there is nothing to wait for
 	}
 	w := term.Wait{Line: describe(s), State: stateOf(*s), Shared: workersWrite(s.Phase)}

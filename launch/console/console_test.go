@@ -60,7 +60,7 @@ func TestStatusNamesOtherNodes(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			var out bytes.Buffer
-			printer := &Console{Console: term.NewConsole(&out, "gorun", nil), Quiet: c.quiet, Alone: c.alone}
+			printer := &Console{Console: term.NewConsole(&out, "gorun", nil), OtherPrints: c.quiet, Alone: c.alone}
 			go printer.Run()
 			time.Sleep(3 * time.Second)
 			printer.Status(c.status)
@@ -79,7 +79,7 @@ func TestWhilePrintsEverLessOften(t *testing.T) {
 		for _, quiet := range []bool{false, true} {
 			synctest.Test(t, func(t *testing.T) {
 				var out bytes.Buffer
-				c := &Console{Console: term.NewConsole(&out, "gorun", nil), Quiet: quiet}
+				c := &Console{Console: term.NewConsole(&out, "gorun", nil), OtherPrints: quiet}
 				go c.Run()
 				stop := c.While("asking the driver")
 				time.Sleep(takes)

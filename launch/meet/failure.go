@@ -60,7 +60,7 @@ func (s *Session) reportOtherSecret(host string, dialed bool) {
 	known := s.ended || s.otherSecrets[host]
 	if fatal {
 		s.ended = true
-	} else if !known && !s.opts.Quiet && len(s.otherSecrets) < maxOtherSecrets {
+	} else if !known && !s.opts.OtherPrints && len(s.otherSecrets) < maxOtherSecrets {
 		s.otherSecrets[host] = true
 	} else {
 		known = true

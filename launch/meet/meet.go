@@ -27,15 +27,15 @@ const retryPause = 50 * time.Millisecond
 
 // Options holds what a node needs to meet the others.
 type Options struct {
-	Network  spec.Network
-	Node     rendezvous.Node      // without addresses
-	Identity *rendezvous.Identity // proves Node.ID; nil: the node is alone
-	Secret   secret.Secret        // secret of this run that the user gave
-	Handout  *handout.Party       // gives the nodes a secret, or says that the user gave one; nil: no node asks
-	Pool     *accept.Pool         // counts the connections to every port
-	Grace    time.Duration        // from SIGTERM to SIGKILL
-	Quiet    bool                 // another agent of this machine reports other secrets
-	Local    Local
+	Network     spec.Network
+	Node        rendezvous.Node      // without addresses
+	Identity    *rendezvous.Identity // proves Node.ID; nil: the node is alone
+	Secret      secret.Secret        // secret of this run that the user gave
+	Handout     *handout.Party       // gives the nodes a secret, or says that the user gave one; nil: no node asks
+	Pool        *accept.Pool         // counts the connections to every port
+	Grace       time.Duration        // from SIGTERM to SIGKILL
+	OtherPrints bool                 // another agent of this machine reports other secrets
+	Local       Local
 
 	// Wait calls f and prints what it waits for ("looking up n1"). It returns early
 	// when a signal ends the agent; f may still run then.

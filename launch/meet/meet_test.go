@@ -325,7 +325,7 @@ func TestOtherSecret(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			a := &recorder{}
 			o := a.options(spec.Network{Backend: tt.backend, Endpoints: []spec.Endpoint{{Host: "127.0.0.1", Port: 1}}}, 2)
-			o.Quiet = tt.quiet
+			o.OtherPrints = tt.quiet
 			s := &Session{opts: o, otherSecrets: map[string]bool{}}
 			if tt.joined {
 				s.MarkJoined()

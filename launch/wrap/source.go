@@ -13,12 +13,12 @@ import (
 
 // Source finds out, while the nodes meet, what the wrappers of this node lose.
 type Source struct {
-	Probe    Options // without Sent
-	ParseErr error   // of Parse
-	Node     Node
-	Dry      bool            // gorun starts no worker, so it starts no wrapper
-	Quiet    bool            // another agent at this terminal prints why nothing is known
-	Wait     *sync.WaitGroup // of the goroutine that Start starts
+	Probe       Options // without Sent
+	ParseErr    error   // of Parse
+	Node        Node
+	Dry         bool            // gorun starts no worker, so it starts no wrapper
+	OtherPrints bool            // another agent at this terminal prints why nothing is known
+	Wait        *sync.WaitGroup // of the goroutine that Start starts
 }
 
 // Start starts the probe. It returns a function that waits for what was lost, and
@@ -44,7 +44,7 @@ func (s Source) Start(ctx context.Context) func(context.Context) (*preflight.Wra
 		if err == nil {
 			lost, err = s.find(ctx)
 		}
-		if err != nil && ctx.Err() == nil && !s.Quiet {
+		if err != nil && ctx.Err() == nil && !s.OtherPrints {
 			s.Probe.Say("preflight: cannot see which variables reach the program: %s", ncclenv.ShownText(err.Error()))
 		}
 	})

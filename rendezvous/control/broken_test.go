@@ -57,7 +57,7 @@ func TestStoppedAgent(t *testing.T) {
 	a, b := start(t, shortTimes()), start(t, shortTimes())
 	at, _ := pair(a, b, b.addr, "hi")
 	a.p.mu.Lock()
-	a.p.lateBeat = time.Now() // what beat notes after a stop
+	a.p.lastDelayedBeat = time.Now() // what beat notes after a stop
 	a.p.opts.Interval = time.Hour
 	a.p.mu.Unlock()
 	b.stop()

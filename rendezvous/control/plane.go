@@ -47,14 +47,14 @@ type Plane struct {
 	opts Options
 	wg   sync.WaitGroup
 
-	mu       sync.Mutex
-	next     rendezvous.Conn
-	links    map[rendezvous.Conn]*link
-	latest   *outgoing // that was sent
-	roster   *roster   // of the latest world that was sent
-	lastBeat time.Time // the last heartbeat
-	lateBeat time.Time // the last heartbeat that was much too late
-	ended    bool
+	mu              sync.Mutex
+	next            rendezvous.Conn
+	links           map[rendezvous.Conn]*link
+	latest          *outgoing // that was sent
+	roster          *roster   // of the latest world that was sent
+	lastBeat        time.Time // the last heartbeat
+	lastDelayedBeat time.Time // the last heartbeat that was much too late
+	ended           bool
 }
 
 // New makes a plane that does nothing until Serve.
@@ -250,7 +250,7 @@ func (p *Plane) breakAll() {
 func (p *Plane) beat(now time.Time) {
 	p.mu.Lock()
 	if now.Sub(p.lastBeat) >= 2*p.opts.Interval {
-		p.lateBeat = now
+		p.lastDelayedBeat = now
 	}
 	p.lastBeat = now
 	p.mu.Unlock()
@@ -279,5 +279,5 @@ func (p *Plane) wasStopped(now time.Time) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	beatIsLate := !p.lastBeat.IsZero() && now.Sub(p.lastBeat) >= 2*p.opts.Interval
-	return !p.ended && (beatIsLate || !p.lateBeat.IsZero() && now.Sub(p.lateBeat) < p.opts.Interval)
+	return !p.ended && (beatIsLate || !p.lastDelayedBeat.IsZero() && now.Sub(p.lastDelayedBeat) < p.opts.Interval)
 }
