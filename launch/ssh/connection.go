@@ -244,6 +244,8 @@ func (c *connection) failure() error {
 	switch status := c.process.Exit().Status(); {
 	case text == "" && status == 255:
 		return errors.New("ssh cannot connect and does not say why")
+	case strings.Contains(text, NodeCommand): // an earlier gorun takes the command for a program
+		return errors.New("its gorun is of an earlier version: --copy sends this one there, or install this version there")
 	case text == "":
 		return fmt.Errorf("the command of ssh has ended with code %d and without a message", status)
 	}

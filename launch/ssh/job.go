@@ -1,7 +1,6 @@
 package ssh
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -17,7 +16,6 @@ import (
 
 	"github.com/gorun/gorun/internal/term"
 	"github.com/gorun/gorun/launch/process"
-	"github.com/gorun/gorun/rendezvous"
 )
 
 // Options holds what a job on many hosts needs.
@@ -64,9 +62,8 @@ func (e *NotStartedError) Error() string {
 
 // job is a job on many hosts.
 type job struct {
-	o       *Options
-	all     []*connection
-	signals int // signals that end the job
+	o   *Options
+	all []*connection
 }
 
 // Run runs the job and returns its exit code: that of the first host that failed. With
@@ -154,7 +151,7 @@ func (j *job) connect(ctx context.Context, connect func(context.Context, *connec
 				hurry = time.After(failedWait)
 			}
 		case sig := <-j.o.Signals:
-			if s, isSignal := sig.(syscall.Signal); isSignal && endsJob(s) && stopped == nil {
+			if s, isSignal := sig.(syscall.Signal); isSignal && endsJob(s) && s != unix.SIGTSTP && stopped == nil {
 				stopped = &StoppedError{s}
 				cancel()
 			}
@@ -219,109 +216,4 @@ func (j *job) start(usable []int) error {
 		c.send(lines[i])
 	}
 	return nil
-}
-
-// endsJob reports whether a signal ends the job. The others are for the workers.
-func endsJob(sig syscall.Signal) bool { return sig != unix.SIGUSR1 && sig != unix.SIGUSR2 }
-
-// watch passes signals on until the job has ended on all hosts, and returns its exit
-// code.
-func (j *job) watch(ctx context.Context, usable []int) int {
-	ended := make(chan *connection, len(usable))
-	living := map[*connection]bool{}
-	for _, i := range usable {
-		c := j.all[i]
-		living[c] = true
-		go func() {
-			<-c.done
-			ended <- c
-		}()
-	}
-	fixed := j.o.Least == len(j.o.Hosts)
-	tell := func(line []byte) {
-		for c := range living {
-			c.send(line)
-		}
-	}
-	var codes []int // of the hosts that said how they ended, in the order of their ends
-	lost := 0
-	var failed *connection    // the first host that failed
-	var failedCode, cause int // its exit code; the job's, if this end stops it for that
-	var others, kill, abandon <-chan time.Time
-	cancelled := ctx.Done()
-	for len(living) > 0 {
-		select {
-		case c := <-ended:
-			delete(living, c)
-			code, ok := c.end()
-			if ok {
-				codes = append(codes, code)
-			} else {
-				lost++
-				j.sayLost(c)
-			}
-			if (code != 0 || !ok) && failed == nil {
-				if failed, failedCode = c, cmp.Or(code, rendezvous.ExitLost); fixed {
-					others = time.After(endWait)
-				}
-			}
-		case sig := <-j.o.Signals:
-			s, isSignal := sig.(syscall.Signal)
-			switch {
-			case !isSignal:
-				continue
-			case s == unix.SIGTSTP:
-				j.o.Console.Say("a job on other hosts cannot be stopped for a while: it goes on, and Ctrl-C ends it")
-				continue
-			case endsJob(s):
-				if j.signals++; j.signals == 2 {
-					kill = time.After(killWait)
-				}
-			}
-			tell(order{signal: s}.line())
-		case <-others: // they would wait for the host, and nothing starts it again
-			j.o.Console.Say("%s has ended its part of the job; ending the parts of the other hosts, too", failed.host)
-			cause = failedCode
-			tell(order{signal: unix.SIGTERM}.line())
-		case <-cancelled:
-			cancelled = nil
-			kill = time.After(0)
-		case <-kill:
-			tell(order{kill: true}.line())
-			abandon = time.After(abandonWait)
-		case <-abandon:
-			for c := range living {
-				c.kill()
-			}
-		}
-	}
-	return cmp.Or(cause, result(codes, lost, fixed))
-}
-
-// sayLost says that a host's gorun did not say how it ended.
-func (j *job) sayLost(c *connection) {
-	text := c.errs.lastLine()
-	if e := c.process.Exit(); text == "" || e.Signal != 0 {
-		text = "ssh " + e.String()
-	}
-	j.o.Console.Say("%s: its connection is lost, and gorun there ends what it started: %s", c.host, text)
-}
-
-// result returns the exit code of the job. Of a job of fixed size all hosts have one
-// code, or the first one that failed says why. An elastic job has ended well if a host
-// has: a node may fail in it, and only a node of the last world ends with 0.
-func result(codes []int, lost int, fixed bool) int {
-	first := 0
-	for _, code := range codes {
-		if code == 0 && !fixed {
-			return 0
-		}
-		if first == 0 {
-			first = code
-		}
-	}
-	if first == 0 && lost > 0 {
-		return rendezvous.ExitLost
-	}
-	return first
 }

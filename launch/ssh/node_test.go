@@ -158,26 +158,3 @@ func TestServeWithoutFolder(t *testing.T) {
 	n.in.Close()
 	<-n.ended
 }
-
-func TestResult(t *testing.T) {
-	for _, tt := range []struct {
-		codes []int
-		lost  int
-		fixed bool
-		want  int
-	}{
-		{[]int{0, 0}, 0, true, 0},
-		{[]int{0, 3, 7}, 0, true, 3},
-		{[]int{0, 0}, 1, true, 137},
-		{[]int{9}, 1, true, 9},
-		{nil, 2, true, 137},
-		{[]int{7, 0}, 0, false, 0},
-		{[]int{0}, 1, false, 0},
-		{[]int{7, 7}, 0, false, 7},
-		{nil, 2, false, 137},
-	} {
-		if got := result(tt.codes, tt.lost, tt.fixed); got != tt.want {
-			t.Errorf("%+v: %d", tt, got)
-		}
-	}
-}
