@@ -80,8 +80,8 @@ func (c *Cause) changesNodes() bool { return c.Kind == KindJoined || c.Kind == K
 type Cause struct {
 	Kind Kind `json:"kind"`
 
-	// Where. Rank and LocalRank are -1 when no worker is concerned; GroupRank is
-	// -1 for a node that has none yet.
+	// The next fields say where it happened. Rank and LocalRank are -1 without a
+	// worker; GroupRank is -1 for a node without a place.
 	Node      NodeID `json:"node,omitempty"`
 	Host      string `json:"host,omitempty"`
 	Addr      string `json:"addr,omitempty"`
@@ -91,8 +91,9 @@ type Cause struct {
 	Role      string `json:"role,omitempty"`
 	PID       int    `json:"pid,omitempty"`
 
-	// What. ExitCode is the worker's exit code; Signal the signal that killed it
-	// (0: none). For KindStopped, Signal is the signal that gorun received.
+	// The next fields say what happened. ExitCode is the worker's exit code, and
+	// Signal the signal that killed it (0: none) or, for KindStopped, that gorun
+	// received.
 	ExitCode int            `json:"exit_code"`
 	Signal   syscall.Signal `json:"signal,omitempty"`
 	// Message is one line for the reader: the exception, the start error, what

@@ -114,7 +114,7 @@ type stopping struct {
 	signalledGroups map[int]bool           // process groups that got SIGTERM or the first signal
 	killed          map[identity]bool      // leftovers that got SIGKILL
 
-	// What the last step found.
+	// The last step found the fields below.
 	living int    // how many of procs live
 	left   []stat // leftovers
 	err    error  // why the leftovers could not be read

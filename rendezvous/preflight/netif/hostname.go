@@ -50,7 +50,7 @@ func (o Options) resolve(ctx context.Context, f *Facts) error {
 			ips, f.HostFrom = f.globalAddresses(), source
 		case "dns":
 			if o.NameServer <= 0 {
-				f.HostFrom, f.HostError = "", f.Host+" is not in /etc/hosts, and the name server was not asked"
+				f.HostFrom, f.HostError = "", f.Host+" is not in /etc/hosts, and gorun asked no name server"
 				return nil
 			}
 			var err error
@@ -72,10 +72,10 @@ func (o Options) resolve(ctx context.Context, f *Facts) error {
 		}
 	}
 	if len(other) > 0 {
-		f.HostFrom, f.HostError = "", f.Host+" may be known to "+strings.Join(other, ", ")+", which are not asked"
+		f.HostFrom, f.HostError = "", "gorun does not ask "+strings.Join(other, ", ")+", which may have an address of "+f.Host
 		return nil
 	}
-	f.HostFrom, f.HostError, f.HostKnown = "", "nothing knows the host name "+f.Host, true
+	f.HostFrom, f.HostError, f.HostKnown = "", "no source of host names has an address of "+f.Host, true
 	return nil
 }
 
