@@ -14,6 +14,7 @@ import (
 	"context"
 	"errors"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gorun/gorun/internal/accept"
@@ -41,6 +42,8 @@ type base struct {
 	events  *queue
 	table   *process.Table // owns all child processes of this agent
 	pool    *accept.Pool   // counts the connections to all ports and sockets
+	looping atomic.Bool    // the loop runs
+	phase   string         // what the job waits for, as shown last; "": nothing
 	wg      sync.WaitGroup // waits for everything that runs beside the loop
 }
 
@@ -150,6 +153,7 @@ func (a *agent) run(ctx context.Context) (code int, err error) {
 
 // loop feeds events to the machine until the job's outcome is decided.
 func (a *agent) loop(ctx context.Context) rendezvous.Outcome {
+	a.looping.Store(true)
 	for {
 		for e := range drive.Events(ctx, a.machine, a.events.Queue) {
 			if o := a.handle(ctx, e); o != nil {
@@ -202,6 +206,8 @@ func (a *agent) handle(ctx context.Context, e any) (outcome *rendezvous.Outcome)
 		a.killAtSlurmLimit()
 	case statusDelayElapsed:
 		a.status.Open(ctx, a.node)
+	case stateAsked:
+		e.reply <- a.state()
 	case status.Call:
 		var done func()
 		event, done = a.reply(e)
@@ -233,6 +239,10 @@ func (a *agent) do(ctx context.Context, c rendezvous.Command) {
 			c.Status = a.stopping(*c.Status)
 		}
 		a.console.Status(c.Status)
+		a.phase = ""
+		if c.Status != nil {
+			a.phase = c.Status.Phase
+		}
 	case rendezvous.Compare:
 		a.check.Compare(ctx, c)
 	case rendezvous.Ask:

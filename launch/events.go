@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gorun/gorun/launch/console"
+	"github.com/gorun/gorun/launch/metrics"
 	"github.com/gorun/gorun/launch/program"
 	"github.com/gorun/gorun/launch/slurm"
 	"github.com/gorun/gorun/launch/socket"
@@ -37,6 +38,7 @@ type (
 	killWaitReceived   struct{ wait time.Duration }
 	slurmLimitElapsed  struct{} // Slurm kills everything soon
 	deathHeld          struct{ rendezvous.Failed }
+	stateAsked         struct{ reply chan<- metrics.State } // the reply has room for one
 	// partFailed reports an error after which this node cannot stay in the job.
 	partFailed struct {
 		kind rendezvous.Kind

@@ -22,6 +22,9 @@ func (a *agent) prepare(ctx context.Context) (err error) {
 		return err
 	}
 	a.status = a.newStatus()
+	if err := a.serveMetrics(ctx); err != nil {
+		return err
+	}
 	if err := a.env.find(ctx); err != nil {
 		return err
 	}

@@ -1,10 +1,16 @@
 package launch
 
 import (
+	"cmp"
+	"context"
 	"fmt"
+	"net"
+	"slices"
 	"time"
 
+	"github.com/gorun/gorun/launch/metrics"
 	"github.com/gorun/gorun/launch/status"
+	"github.com/gorun/gorun/launch/workers"
 	"github.com/gorun/gorun/rendezvous"
 	"golang.org/x/sys/unix"
 )
@@ -51,4 +57,54 @@ func (a *agent) reply(c status.Call) (event rendezvous.Event, done func()) {
 func (a *agent) report(serial int) {
 	all, round := a.workers.listWorkers()
 	a.status.Report(a.node, round, all, func(body []byte) { a.events.post(rendezvous.Reported{Serial: serial, Body: body}) })
+}
+
+// serveMetrics opens --metrics-addr. Before the loop runs the agent is alive and starting.
+func (a *agent) serveMetrics(ctx context.Context) error {
+	at := a.opts.Spec.MetricsAddr
+	if at == "" || a.opts.shares() || a.opts.Spec.Dry != nil || a.opts.Spec.Check != nil {
+		return nil
+	}
+	l, err := net.Listen("tcp", at)
+	if err != nil {
+		return &UsageError{Err: fmt.Errorf("cannot open --metrics-addr %s: %w", at, err)}
+	}
+	server := &metrics.Server{Pool: a.pool, Ask: a.askState}
+	a.wg.Go(func() {
+		if err := server.Serve(ctx, l); err != nil {
+			a.console.Say("%v", err)
+		}
+	})
+	return nil
+}
+
+// askState asks the loop for the state.
+func (a *agent) askState(ctx context.Context) (metrics.State, bool) {
+	if !a.looping.Load() {
+		return metrics.State{Phase: "starting", Round: -1}, true
+	}
+	reply := make(chan metrics.State, 1)
+	a.events.Put(stateAsked{reply})
+	select {
+	case s := <-reply:
+		return s, true
+	case <-ctx.Done():
+		return metrics.State{}, false
+	}
+}
+
+// state returns what the agent knows of the job, for --metrics-addr.
+func (a *agent) state() metrics.State {
+	s := metrics.State{Phase: a.phase, Round: -1}
+	all, _ := a.workers.listWorkers()
+	s.Ready = slices.ContainsFunc(all, func(w workers.Worker) bool { return w.Exit == nil && !w.Stopped })
+	if s.Ready {
+		s.Phase = "running"
+	}
+	if w := a.machine.World(); w != nil {
+		s.Round, s.Restarts, s.WorldSize, s.Nodes = w.Round, w.Restart, w.Size, len(w.Members)
+		s.Phase = cmp.Or(s.Phase, "ending")
+	}
+	s.Phase = cmp.Or(s.Phase, "starting")
+	return s
 }

@@ -146,6 +146,7 @@ func jobFlags() []flagGroup {
 			{name: "report", arg: "FILE", usage: "write how the job ended to FILE, as JSON"},
 			{name: "report-on", arg: "all|first|auto", usage: "nodes that print the report and the job's warnings; auto: the first one under srun and mpirun, else all (default auto)"},
 			{name: "requeue-exit-code", arg: "N", usage: "exit code when another try may help: a node or a GPU was lost, the nodes did not meet, or SIGTERM came (default: as without)"},
+			{name: "metrics-addr", arg: "HOST:PORT", usage: "answer /healthz, /readyz and /metrics (Prometheus) there; :PORT: at all addresses (default: nowhere)"},
 			{name: "shutdown-timeout", arg: "SECONDS", usage: "time between SIGTERM and SIGKILL (default 30)"},
 			{name: "dry-run", usage: "let the nodes meet, print world, commands and environment, and start nothing"},
 		}},

@@ -1,6 +1,10 @@
 package spec
 
-import "fmt"
+import (
+	"fmt"
+	"net"
+	"strconv"
+)
 
 // Resolve returns what the user means. The command line wins over GORUN_<NAME>, then
 // come PET_<NAME>, the surroundings and the default. The error is one line. With an
@@ -28,6 +32,7 @@ func (r Raw) Resolve(lookup Lookup) (Spec, error) {
 	in.nproc(&s)
 	in.devices(&s)
 	in.network(&s)
+	in.metrics(&s)
 	in.shutdown(&s)
 	in.reportOn(&s)
 	in.requeueExitCode(&s)
@@ -70,6 +75,24 @@ func (in *input) network(s *Spec) {
 		if s.Ports, err = ParsePortRange(v.text); err != nil {
 			in.fail("cannot use %s: %w", v.from, err)
 		}
+	}
+}
+
+// metrics reads where the agent answers a cluster's questions.
+func (in *input) metrics(s *Spec) {
+	v := in.text("metrics_addr", "")
+	if !v.given {
+		return
+	}
+	host, port, err := net.SplitHostPort(v.text)
+	n, bad := strconv.ParseUint(port, 10, 16)
+	switch {
+	case err != nil || bad != nil || n == 0 || host != "" && !validHost(host):
+		in.fail("cannot use %s: %q is not HOST:PORT, or :PORT for all addresses", v.from, v.text)
+	case in.raw.Check || in.raw.Show:
+		s.note("%s %s is ignored: no job is started", v.from, v.text)
+	default:
+		s.MetricsAddr = v.text
 	}
 }
 

@@ -328,6 +328,12 @@ func TestResolveErrors(t *testing.T) {
 		{"port range order", flags{"port_range": "9-8"}, nil, "--port-range"},
 		{"port range text", flags{"port_range": "9"}, nil, "--port-range"},
 		{"port range zero", flags{"port_range": "0-8"}, nil, "--port-range"},
+		{"metrics address without port", flags{"metrics_addr": "localhost"}, nil, "--metrics-addr"},
+		{"metrics address with any port", flags{"metrics_addr": ":0"}, nil, "--metrics-addr"},
+		{"metrics address of no host", flags{"metrics_addr": "a b:9400"}, nil, "--metrics-addr"},
+		{"port of a service record", flags{"rdzv_endpoint": "_gorun._tcp.train:29400", "nnodes": "2"}, nil, "--rdzv-endpoint"},
+		{"service record of static", flags{"rdzv_endpoint": "_gorun._tcp.train", "rdzv_backend": "static", "nnodes": "2"}, nil, "--rdzv-endpoint"},
+		{"service record of etcd", flags{"rdzv_endpoint": "_gorun._tcp.train", "rdzv_backend": "etcd", "nnodes": "2"}, nil, "--rdzv-endpoint"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

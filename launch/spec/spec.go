@@ -115,6 +115,7 @@ type Output struct {
 	// and Tee are the texts of the flags; package launch/logs reads them.
 	LogDir, Redirects, Tee string
 	ReportFile             string // "": none
+	MetricsAddr            string // host:port of /healthz, /readyz and /metrics; "": none
 }
 
 // Checks says how the nodes are compared.
