@@ -20,7 +20,7 @@ func TestSecondJobAtOneEndpoint(t *testing.T) {
 	second.wantExit(longWait, 75, nodes...)
 	var again []*agent
 	for _, a := range nodes {
-		_, command, ok := strings.Cut(a.lastLine(), "this one with: gorun ")
+		_, command, ok := strings.Cut(a.lastLine(), "on this node: gorun ")
 		if !ok {
 			t.Fatalf("%s suggests nothing: %s", a.name, a.lastLine())
 		}

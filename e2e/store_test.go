@@ -41,7 +41,7 @@ func TestStoreAnswersItsJob(t *testing.T) {
 			t.Errorf("a stranger gets %q; open: %v", got, open)
 		}
 		if !open {
-			agents[0].waitForStderr("turned a connection from " + l.addr(3) + " away")
+			agents[0].waitForStderr("refused a connection from " + l.addr(3))
 			// The third host becomes a container of the first one's.
 			l.ip(1, "link add cbr0 type bridge forward_delay 0 stp_state 0")
 			l.ip(1, "addr add 172.31.7.1/24 dev cbr0")
