@@ -88,9 +88,10 @@ func (s *supervisor) start(ctx context.Context, p *workers.Plan) {
 	}
 	s.watchGPUs(ctx, r)
 	if p.Group == 0 && server != nil && !s.opts.leavesJobLinesToFirst() {
-		ctx, r.stopArrivals = context.WithCancel(ctx)
+		watching, stop := context.WithCancel(ctx)
+		r.stopArrivals = stop
 		expected := s.arrivals(r)
-		s.wg.Go(func() { expected.Watch(ctx, s.note) })
+		s.wg.Go(func() { expected.Watch(watching, s.note) })
 	}
 }
 
