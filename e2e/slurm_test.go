@@ -26,7 +26,7 @@ func TestSlurm(t *testing.T) {
 		"signal before the time limit": slurmWarning, "time limit": slurmTimeLimit, "preemption": slurmPreemption, "requeue": slurmRequeue, // the longest first
 		"examples": slurmExamples, "tasks": slurmTasks, "forgotten srun": slurmForgottenSrun, "jobs on one node": slurmJobsOnOneNode,
 		"scancel": slurmCancel, "scancel of workers that ignore it": slurmCancelStubborn, "killed slurmstepd": slurmStepdKilled,
-		"failure": slurmFailure, "heterogeneous": slurmHeterogeneous, "wrong flag": slurmWrongFlag, "host names": slurmHostNames,
+		"failure": slurmFailure, "heterogeneous": slurmHeterogeneous, "script": slurmOwnScript, "wrong flag": slurmWrongFlag, "host names": slurmHostNames,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -370,6 +370,27 @@ func slurmHeterogeneous(s *slurm) {
 		"rank 0 of 3": 1, "rank 1 of 3": 1, "rank 2 of 3": 1, "rank 0 of 1": 1,
 		"the Slurm job has 3 nodes, and ": 1, "as in `srun --het-group=0-1 gorun ": 1,
 	})
+}
+
+// The script that gorun slurm prints is one for sbatch. With --requeue Slurm starts the
+// job again after the code that says so.
+func slurmOwnScript(s *slurm) {
+	worker := s.script("first.sh", `echo "rank $RANK of $WORLD_SIZE, restarts: $SLURM_RESTART_COUNT"
+[ -n "$SLURM_RESTART_COUNT" ] || exec sleep 100`)
+	file := filepath.Join(s.dir, "own.sh")
+	text := s.output(gorun(), "slurm", "--nodes", "2", "-c", "1", "--job-name", "own", "--requeue", "--requeue-exit-code", "99", worker)
+	if err := os.WriteFile(file, []byte(text+"\n"), 0o644); err != nil {
+		s.Fatal(err)
+	}
+	b := &batch{s: s, out: filepath.Join(s.dir, "own.out")}
+	b.id = s.output("sbatch", "--parsable", "-o", b.out, file)
+	b.prints("restarts:", 2)
+	s.output("scancel", "-s", "TERM", b.id+".0") // as sbatch --signal does before the time limit
+	got := b.ends(2*longWait, "COMPLETED", "0:0")
+	if got["JobName"] != "own" || got["NumNodes"] != "2" || got["Restarts"] != "1" {
+		s.Errorf("%s, %s nodes, %s restarts", got["JobName"], got["NumNodes"], got["Restarts"])
+	}
+	b.wants(map[string]int{"of 2, restarts: 1": 2, "another try may help: exit code 99 instead of 143": 1})
 }
 
 // A wrong flag is said by one task of a node.

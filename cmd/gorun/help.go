@@ -36,7 +36,7 @@ const firstScreen = `gorun starts the workers of a training job on one node or m
   -t, --tee 3                         workers' output, with a prefix, and files
       --log-dir DIR                   where those files are
 
-Commands: run ssh check env status abort explain version completion help
+Commands: run slurm ssh check env status abort explain version completion help
 More: gorun help flags (all), gorun help COMMAND, gorun help man, docs/usage.md
 `
 

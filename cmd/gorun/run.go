@@ -87,17 +87,18 @@ func (o *jobOptions) resolve() (spec.Spec, error) {
 func (o *jobOptions) commandLine(without ...string) []string {
 	var line []string
 	o.cmd.Flags().Visit(func(f *pflag.Flag) {
+		if f.Hidden || slices.Contains(without, f.Name) {
+			return
+		}
 		switch v := f.Value.(type) {
 		case *listValue:
 			for _, text := range v.texts {
 				line = append(line, "--"+f.Name+"="+text)
 			}
 		default:
-			switch {
-			case f.Hidden || slices.Contains(without, f.Name):
-			case v.Type() == "bool" && v.String() == "true":
+			if v.Type() == "bool" && v.String() == "true" {
 				line = append(line, "--"+f.Name)
-			default:
+			} else {
 				line = append(line, "--"+f.Name+"="+v.String())
 			}
 		}
