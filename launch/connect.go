@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/hex"
@@ -28,6 +29,7 @@ type secrets struct {
 	given secret.Secret // the user's secret, for gorun status
 	run   secret.Secret // the secret of this run: the user's, or one that the nodes have made; known when the session is open
 
+	made    meet.Secret    // how the nodes came to run
 	handout *handout.Party // gives the nodes a secret; nil: no node asks
 }
 
@@ -44,6 +46,12 @@ func (a *agent) findSecret(ctx context.Context) error {
 	}
 	if err != nil {
 		return &UsageError{Err: err}
+	}
+	if s.Given() {
+		a.opts.Spec.SecretFrom = secret.Env
+		if file != "" {
+			a.opts.Spec.SecretFrom = "--secret-file " + file
+		}
 	}
 	if local := a.opts.Local; local != nil && local.Secret != nil && !s.Given() {
 		if s, err = secret.New(local.Secret); err != nil {
@@ -84,7 +92,7 @@ func (a *agent) handOutSecret(ctx context.Context) {
 
 // trust returns what the nodes prove to each other.
 func (s *secrets) trust(runID string) check.Trust {
-	return check.Trust{Key: s.probeKey(runID), Secret: s.run.Given()}
+	return check.Trust{Key: s.probeKey(runID), Secret: s.run.Given() && !s.made.Open}
 }
 
 // probeKey returns the key that preflight's probes prove to each other. Without a
@@ -124,8 +132,9 @@ func (a *agent) connect(ctx context.Context, identity *rendezvous.Identity) erro
 	if err != nil {
 		return err
 	}
-	a.secrets.run = s.Secret
-	sp.Trusted = s.Secret.Given()
+	a.secrets.run, a.secrets.made = s.Secret.Secret, s.Secret
+	sp.Trusted = s.Secret.Given() && !s.Secret.Open
+	sp.SecretFrom = cmp.Or(s.Secret.From, sp.SecretFrom)
 	a.wg.Go(func() { s.Run(ctx) })
 	a.session, a.workers.store, a.node = s, s.Store, s.Node
 	c := s.Config
@@ -138,11 +147,20 @@ func (a *agent) connect(ctx context.Context, identity *rendezvous.Identity) erro
 // that they can reach.
 func (a *agent) warnWithoutSecret() {
 	ip, err := netip.ParseAddr(a.node.Addr)
-	if a.secrets.run.Given() || a.opts.Spec.MaxNodes == 1 || err == nil && ip.IsLoopback() || !a.opts.printsWarnings() {
+	made := a.secrets.made
+	if a.opts.Spec.Trusted || a.opts.Spec.MaxNodes == 1 || err == nil && ip.IsLoopback() || !a.opts.printsWarnings() {
 		return
 	}
-	a.console.Say("warning: this job has no secret: any program that reaches its ports can join it, set variables of its workers, or end it; " +
-		"give every node the same --secret-file FILE, made with: openssl rand -hex 32 >FILE")
+	const advice = "give every node the same --secret-file FILE, made with: openssl rand -hex 32 >FILE"
+	if made.Open {
+		a.console.Say("warning: %s asks for no certificate and no user: any program that reaches it can read this job's secret; give --etcd-cert and --etcd-key or --etcd-user, or %s", made.From, advice)
+		return
+	}
+	why := ""
+	if made.Why != "" {
+		why = "; gorun made none: " + made.Why
+	}
+	a.console.Say("warning: this job has no secret: any program that reaches its ports can join it, set variables of its workers, or end it; %s%s", advice, why)
 	if at := a.env.request.CredentialAt(); at != "" {
 		a.console.Say("warning: %s travels to the other nodes in clear: give every node the same --secret-file", at)
 	}

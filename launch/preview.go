@@ -36,7 +36,7 @@ func (s *supervisor) preview(ctx context.Context, p *workers.Plan, built *build)
 		return filepath.Join(p.Folder, strconv.Itoa(local), "error.json")
 	})
 	around := s.opts.Spec.Surroundings
-	node.Surroundings, node.Flags = around.Name, around.Used
+	node.Surroundings, node.Flags, node.Secret = around.Name, around.Used, s.opts.Spec.SecretFrom
 	if wrapper, err := built.wrapper(); err == nil && wrapper.Loses() {
 		node.Wrapper = wrapper.Name()
 	}

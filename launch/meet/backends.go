@@ -205,6 +205,12 @@ func (s *Session) openEtcd(ctx context.Context) (backend, error) {
 		b.closePorts()
 		return b, &spec.UsageError{Err: err}
 	}
+	if e.TLS && !s.opts.Secret.Given() {
+		if err := s.readSecret(ctx, fence, b.endpointNames); err != nil {
+			b.closePorts()
+			return b, err
+		}
+	}
 	b.fence = fence
 	b.parts = []part{func(ctx context.Context) error {
 		if err := fence.Run(ctx, s.opts.Post); err != nil {

@@ -67,7 +67,7 @@ type Session struct {
 	Streams drive.Streams     // nil: the node is alone
 	Fence   rendezvous.Fence  // nil: the backend has none
 	Store   *Store
-	Secret  secret.Secret // secret of this run
+	Secret  Secret
 
 	opts  Options
 	parts []part
@@ -102,7 +102,7 @@ func IsAlone(n *spec.Network, most int) bool {
 
 // Open binds this node's ports. The caller must call Run next.
 func Open(ctx context.Context, o Options) (*Session, error) {
-	s := &Session{Secret: o.Secret, opts: o, otherSecrets: map[string]bool{}}
+	s := &Session{Secret: Secret{Secret: o.Secret}, opts: o, otherSecrets: map[string]bool{}}
 	openBackend, alone := s.openGossip, IsAlone(&o.Network, o.Node.Max)
 	switch {
 	case alone:

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gorun/gorun/launch/handout"
 	"github.com/gorun/gorun/launch/spec"
+	"github.com/gorun/gorun/rendezvous/etcd"
 	"github.com/gorun/gorun/rendezvous/portshare"
 	"github.com/gorun/gorun/rendezvous/secret"
 )
@@ -17,6 +18,14 @@ import (
 type NoSecret struct{ Text string }
 
 func (n *NoSecret) Error() string { return n.Text }
+
+// Secret is the secret of this run, of the user or of the nodes.
+type Secret struct {
+	secret.Secret
+	From string // where the nodes have it from: "a munge credential"; "": the user gave it, or there is none
+	Why  string // why the nodes made none; "": unknown
+	Open bool   // strangers may read it, too
+}
 
 // findSecret finds the secret of a job whose user gave none. The node that serves the
 // first endpoint makes it, and the others ask there. serves is the endpoint that this
@@ -35,11 +44,12 @@ func (s *Session) findSecret(ctx context.Context, endpoints []spec.Endpoint, ser
 	}
 	limit := s.opts.Network.Conf.JoinTimeout
 	var err error
-	s.Secret, err = waitFor(ctx, s, doing, func(ctx context.Context) (secret.Secret, error) {
+	s.Secret.Secret, err = waitFor(ctx, s, doing, func(ctx context.Context) (secret.Secret, error) {
 		ctx, cancel := context.WithTimeout(ctx, limit)
 		defer cancel()
 		return find(ctx)
 	})
+	s.Secret.From, s.Secret.Why = h.Source()
 	if refused, ok := errors.AsType[*handout.Refused](err); ok {
 		text := refused.Text
 		if refused.OtherJob && len(endpoints) == 1 {
@@ -51,6 +61,33 @@ func (s *Session) findSecret(ctx context.Context, endpoints []spec.Endpoint, ser
 		return &NoSecret{fmt.Sprintf("%v; %s was not there within %v (join_timeout)", err, endpoints[0], limit)}
 	}
 	return err
+}
+
+// readSecret reads the secret that the nodes share in etcd. Without a client's
+// certificate and without a user every program that reaches etcd may read it.
+func (s *Session) readSecret(ctx context.Context, fence *etcd.Etcd, at string) error {
+	n := &s.opts.Network
+	text, err := waitFor(ctx, s, "reading this job's secret in "+at, func(ctx context.Context) (string, error) {
+		ctx, cancel := context.WithTimeout(ctx, n.Conf.JoinTimeout)
+		defer cancel()
+		return fence.Secret(ctx)
+	})
+	switch {
+	case errors.Is(err, context.DeadlineExceeded):
+		return &NoSecret{fmt.Sprintf("cannot find the other nodes in etcd: %s has not answered within %v (join_timeout)", at, n.Conf.JoinTimeout)}
+	case ctx.Err() != nil:
+		return err
+	case etcd.IsFinal(err):
+		return &NoSecret{fmt.Sprintf("cannot find the other nodes in etcd: %v", err)}
+	case err != nil:
+		return err
+	}
+	given, err := secret.New([]byte(text))
+	if err != nil {
+		return fmt.Errorf("cannot use the secret in %s: %w", at, err)
+	}
+	s.Secret = Secret{Secret: given.For(s.opts.Node.RunID), From: at, Open: n.Etcd.Cert == "" && n.Etcd.User == ""}
+	return nil
 }
 
 // handOut returns the part that hands out the secret at a port that others share.

@@ -30,6 +30,8 @@ type Node struct {
 	// step 12.0"; Flags lists what follows from it.
 	Surroundings string      `json:"surroundings,omitempty"`
 	Flags        []spec.Used `json:"flags,omitempty"`
+	// Secret says where the nodes have the job's secret from: "a munge credential".
+	Secret string `json:"secret,omitempty"`
 	// Removed lists the variables that the node has and its workers do not get.
 	Removed []Variable `json:"removed,omitempty"`
 	// Wrapper stands in front of the program. It was not tried which variables

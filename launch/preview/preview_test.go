@@ -160,10 +160,11 @@ func TestTextShowsSharedVariablesOnce(t *testing.T) {
 }
 
 // TestSurroundings checks that a preview names each flag that comes from the
-// surroundings, with its source.
+// surroundings, with its source, and the source of the secret.
 func TestSurroundings(t *testing.T) {
 	n := node(0, []Variable{fromNode("A", "1")})
 	n.Surroundings, n.Flags = "Slurm step 12.0", []spec.Used{{Flag: "nnodes", Text: "2", From: "SLURM_STEP_NUM_NODES"}}
+	n.Secret = "a munge credential"
 	for _, write := range []func(*bytes.Buffer) error{
 		func(b *bytes.Buffer) error { return WriteText(b, []Node{n}) },
 		func(b *bytes.Buffer) error { return WritePlan(b, n) },
@@ -176,7 +177,7 @@ func TestSurroundings(t *testing.T) {
 		for line := range strings.Lines(b.String()) {
 			words = append(words, strings.Join(strings.Fields(line), " "))
 		}
-		for _, want := range []string{"flags from Slurm step 12.0:", "--nnodes=2 SLURM_STEP_NUM_NODES"} {
+		for _, want := range []string{"flags from Slurm step 12.0:", "--nnodes=2 SLURM_STEP_NUM_NODES", "secret from a munge credential"} {
 			if !slices.Contains(words, want) {
 				t.Errorf("no line %q in\n%s", want, &b)
 			}

@@ -59,6 +59,9 @@ func surroundings(b *strings.Builder, n *Node) {
 	for _, f := range n.Flags {
 		fmt.Fprintf(b, "    %-42s  %s\n", term.Quoted("--"+f.Flag+"="+f.Text), term.Quoted(f.From))
 	}
+	if n.Secret != "" {
+		fmt.Fprintf(b, "  secret from %s\n", term.Quoted(n.Secret))
+	}
 }
 
 func writeEnvironment(b *strings.Builder, n *Node) {

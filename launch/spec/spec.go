@@ -170,8 +170,14 @@ type Network struct {
 	// Ports bounds all other ports that gorun opens.
 	Ports PortRange
 
-	SecretFile string // file with the secret that every node must have; "": GORUN_SECRET, or no secret
-	Trusted    bool   // the nodes prove a secret to each other; set when the secret is read
+	Secret
+}
+
+// Secret says what the nodes prove to each other.
+type Secret struct {
+	SecretFile string // file with the secret that every node must have; "": GORUN_SECRET, or none of the user
+	SecretFrom string // where the nodes have the secret from, for gorun env; set when the session is open
+	Trusted    bool   // the nodes prove a secret that no stranger knows; set when the session is open
 }
 
 // Nproc is the number of workers on this node. If Count is 0, it is the number of

@@ -31,6 +31,7 @@ type state struct {
 	seen    view
 	job     *jobLease
 	sealed  sealed
+	secret  heldSecret
 }
 
 // session is what connect sets before gates.started is closed.
@@ -108,18 +109,25 @@ func (e *Etcd) Run(ctx context.Context, post func(rendezvous.Event)) error {
 	e.mu.Lock()
 	e.post = post
 	e.mu.Unlock()
-	err := e.connect(ctx)
+	var err error
+	if e.session.cl == nil { // else Secret has connected
+		err = e.connect(ctx)
+	}
 	if e.session.cl != nil {
 		defer e.session.cl.Close()
 	}
-	if err != nil || ctx.Err() != nil {
+	if err != nil {
 		return err
+	}
+	if ctx.Err() != nil {
+		e.leaveSecret(ctx)
+		return nil
 	}
 	defer e.leave()
 	g, ctx := errgroup.WithContext(ctx)
 	e.session.running = ctx
 	close(e.gates.started)
-	for _, f := range []func(context.Context) error{e.keepRegistered, e.tick, e.publish, e.followJob, e.followNodes, e.contend, e.runUpdates, e.keepJob} {
+	for _, f := range []func(context.Context) error{e.keepRegistered, e.tick, e.publish, e.followJob, e.followNodes, e.contend, e.runUpdates, e.keepJob, e.keepSecret} {
 		g.Go(func() error { return f(ctx) })
 	}
 	g.Go(func() error {
@@ -192,5 +200,14 @@ func (e *Etcd) leave() {
 	id := e.node.lease
 	e.mu.Unlock()
 	for id != 0 && e.revoke(ctx, id) != nil && pause(ctx, 50*time.Millisecond) {
+	}
+	e.leaveSecret(ctx)
+}
+
+// leaveSecret releases the secret, also after ctx has ended.
+func (e *Etcd) leaveSecret(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveLimit)
+	defer cancel()
+	for e.releaseSecret(ctx) != nil && pause(ctx, 50*time.Millisecond) {
 	}
 }

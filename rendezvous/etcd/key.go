@@ -21,6 +21,9 @@ type keys struct {
 	round       string
 	nodes       string // prefix of all nodes
 	self        string // this agent's own
+	secret      string
+	holders     string // prefix of the keys of agents that use the secret
+	holder      string // this agent's key among them
 }
 
 func newKeys(prefix, run string, id rendezvous.NodeID) keys {
@@ -28,6 +31,8 @@ func newKeys(prefix, run string, id rendezvous.NodeID) keys {
 	k := keys{all: all, job: all + "job/", nodes: all + "node/"}
 	k.coordinator, k.round = k.job+"coordinator", k.job+"round"
 	k.self = k.node(id)
+	k.secret, k.holders = all+"secret", all+"holder/"
+	k.holder = k.holders + url.PathEscape(string(id))
 	return k
 }
 

@@ -32,6 +32,12 @@ func passing(format string, args ...any) *trouble {
 	return &trouble{fmt.Sprintf(format, args...), false}
 }
 
+// IsFinal reports whether an error of Secret is one that only the user can correct.
+func IsFinal(err error) bool {
+	t, ok := errors.AsType[*trouble](err)
+	return ok && t.final
+}
+
 // explain turns the error of a request into a text for the user.
 func (e *Etcd) explain(err error) *trouble {
 	if t, ok := errors.AsType[*trouble](err); ok {

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/gorun/gorun/rendezvous/etcd/etcdtest"
 )
 
 // munged is a munged of a test, with its own key and socket.
@@ -204,4 +206,37 @@ func TestSecretOfUserBeforeMunge(t *testing.T) {
 		agents = append(agents, j.node(i+1, "2", append(j.secretFile(jobSecret), sh("true")...)...))
 	}
 	j.wantExit(longWait, 0, agents...)
+}
+
+// Nodes that meet in etcd over TLS have a secret. Where etcd asks for no certificate,
+// strangers can read it, so variables that run code do not travel.
+func TestSecretInEtcd(t *testing.T) {
+	t.Parallel()
+	for name, private := range map[string]bool{"with a client certificate": true, "without": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			c := etcdtest.Start(t, etcdtest.Options{TLS: true, ClientCert: private})
+			flags := []string{"--etcd-cacert", c.TLS.CA}
+			if private {
+				flags = append(flags, "--etcd-cert", c.TLS.Cert, "--etcd-key", c.TLS.Key)
+			}
+			j := newEtcdJob(t, c, flags...)
+			agents := j.nodes(2, append([]string{"--dry-run"}, sh("true")...)...)
+			j.wantExit(longWait, 0, agents...)
+			for _, a := range agents {
+				if !strings.Contains(a.out.String(), "secret from etcd at "+c.Endpoints()[0]) {
+					t.Errorf("%s prints %s", a.name, a.out)
+				}
+			}
+			agents = []*agent{
+				j.node(1, "2", append([]string{"--node-rank", "0", "-x", "PYTHONSTARTUP=/x.py"}, sh("true")...)...),
+				j.node(2, "2", append([]string{"--node-rank", "1"}, sh(`echo "startup $PYTHONSTARTUP"`)...)...),
+			}
+			j.wantExit(longWait, 0, agents...)
+			if got := strings.Contains(agents[1].out.String(), "startup /x.py"); got != private {
+				t.Errorf("the variable travels: %v, want %v", got, private)
+			}
+			wantEtcdEmpty(t, c)
+		})
+	}
 }
