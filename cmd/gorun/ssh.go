@@ -254,8 +254,8 @@ func lookupForHosts(name string) (string, bool) {
 	return os.LookupEnv(name)
 }
 
-// environment returns the variables that the hosts get from here: those of flags, and
-// what -x names without a value.
+// environment returns the variables that the hosts get from here: those of flags, those
+// that say which Python to use, and what -x names without a value.
 func (o *sshOptions) environment() ([]string, error) {
 	var env []string
 	add := func(name string) {
@@ -271,6 +271,9 @@ func (o *sshOptions) environment() ([]string, error) {
 				}
 			}
 		}
+	}
+	for _, name := range []string{"PYTHON_EXEC", "VIRTUAL_ENV"} { // by which gorun finds Python, if they are there
+		add(name)
 	}
 	request, err := envprop.NewRequest(envprop.Options{X: o.export}, os.Environ())
 	if err != nil {

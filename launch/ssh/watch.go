@@ -40,7 +40,7 @@ func (j *job) watch(ctx context.Context, usable []int) int {
 			delete(living, c)
 			code, said := c.end()
 			if !said {
-				j.o.Console.Say("%s: its connection is lost, and gorun there ends what it started: %s", c.host, c.lost())
+				j.o.Console.Say("%s: its connection is lost, or gorun was killed there; nothing of the job stays there. The last line: %s", c.host, c.lost())
 			}
 			if end.add(c.host, code, said) && end.fixed {
 				others = time.After(endWait)
