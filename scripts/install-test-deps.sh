@@ -4,7 +4,7 @@
 # missing and goes on: tests skip what they cannot do, unless CI=true.
 set -eu
 
-packages=${*:-python3-torch python3-venv iproute2 iptables nftables gcc libc6-dev etcd-server munge slurmctld slurmd slurm-client openssh-server openssh-client dnsmasq-base}
+packages=${*:-python3-torch python3-venv iproute2 iptables nftables gcc libc6-dev etcd-server munge slurmctld slurmd slurm-client openssh-server openssh-client dnsmasq-base openmpi-bin mpich}
 
 # has PACKAGE: by what the tests call, so that a torch from pip counts as well.
 has() {

@@ -15,7 +15,6 @@ import (
 	"github.com/gorun/gorun/internal/term"
 	"github.com/gorun/gorun/launch"
 	"github.com/gorun/gorun/launch/spec"
-	"github.com/gorun/gorun/launch/spec/surroundings"
 	"github.com/gorun/gorun/rendezvous"
 )
 
@@ -77,9 +76,7 @@ func (o *jobOptions) complete(cmd *cobra.Command, args []string) {
 func (o *jobOptions) resolve() (spec.Spec, error) {
 	raw := o.raw
 	raw.Line = o.line(o.commandLine())
-	raw.Surroundings = func(lookup surroundings.Lookup) (surroundings.Surroundings, error) {
-		return surroundings.Find(lookup, surroundings.ThisHost())
-	}
+	raw.Surroundings = findSurroundings
 	return raw.Resolve(os.LookupEnv)
 }
 

@@ -48,6 +48,9 @@ type Surroundings struct {
 	Host, Peer string
 	// Task is this process's place among the tasks that were started on this node.
 	Task Task
+	// Away says why the nodes have no place to meet; "": they have one, or nothing says
+	// where.
+	Away string
 	// Restarts is how often the scheduler has started this job again.
 	Restarts int
 }

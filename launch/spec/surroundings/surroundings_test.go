@@ -2,6 +2,7 @@ package surroundings
 
 import (
 	"maps"
+	"net/netip"
 	"strings"
 	"testing"
 )
@@ -21,6 +22,10 @@ const step = "SLURM_JOB_ID=12 SLURM_STEP_ID=3 SLURM_PROCID=3 SLURM_LOCALID=1 SLU
 	"SLURM_JOB_NUM_NODES=4 SLURM_STEP_NUM_NODES=2 SLURM_STEP_NODELIST=n[1-2] SLURM_STEP_TASKS_PER_NODE=2(x2) " +
 	"SLURM_CPUS_ON_NODE=8 SLURMD_NODENAME=n2 "
 
+// openMPI4 holds what Open MPI 4.1 gives to a process beside mpirun's machine.
+const openMPI4 = "PMIX_NAMESPACE=188 OMPI_MCA_orte_hnp_uri=187.0;tcp://127.0.0.1,169.254.0.1,10.0.0.1,172.17.0.1:7;tcp6://[fd00::1]:8 " +
+	"OMPI_MCA_orte_local_daemon_uri=187.1;tcp://10.0.0.2:9 PMIX_HOSTNAME=b "
+
 func TestFind(t *testing.T) {
 	tests := []struct {
 		name   string
@@ -29,6 +34,7 @@ func TestFind(t *testing.T) {
 		kind   Kind
 		nodes  int
 		task   Task
+		away   bool
 		values map[string]string // text (from)
 	}{
 		{name: "nothing", env: "PATH=/bin"},
@@ -75,8 +81,41 @@ func TestFind(t *testing.T) {
 		},
 		{name: "a pod without a service", env: "JOB_COMPLETION_INDEX=2", host: Host{Name: "train-2-x7k2p"}, kind: Kubernetes, task: Task{0, 1, ""}, values: map[string]string{"node_rank": "2 (JOB_COMPLETION_INDEX)"}},
 		{
-			name: "mpirun -N 1 under srun", env: step + "OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=3 OMPI_COMM_WORLD_LOCAL_RANK=0 OMPI_COMM_WORLD_LOCAL_SIZE=1",
-			kind: OpenMPI, nodes: 3, task: Task{0, 1, ""}, values: map[string]string{"nnodes": "3 (OMPI_COMM_WORLD_SIZE)", "node_rank": "1 (OMPI_COMM_WORLD_RANK)"},
+			name: "mpirun -N 1 under srun", env: step + openMPI4 + "OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=3 OMPI_COMM_WORLD_LOCAL_RANK=0 OMPI_COMM_WORLD_LOCAL_SIZE=1",
+			kind: OpenMPI, nodes: 3, task: Task{0, 1, "openmpi-188-187.1;tcp://10.0.0.2:9"}, values: map[string]string{
+				"nnodes": "3 (OMPI_COMM_WORLD_SIZE)", "node_rank": "1 (OMPI_COMM_WORLD_RANK)", "rdzv_id": "188 (PMIX_NAMESPACE)",
+				"rdzv_endpoint": "10.0.0.1:17917 (OMPI_MCA_orte_hnp_uri and PMIX_NAMESPACE)",
+			},
+		},
+		{
+			name: "mpirun of Open MPI 4 with several processes a node", env: openMPI4 + "OMPI_MCA_orte_num_nodes=2 OMPI_COMM_WORLD_RANK=3 OMPI_COMM_WORLD_SIZE=5 OMPI_COMM_WORLD_LOCAL_RANK=0 OMPI_COMM_WORLD_LOCAL_SIZE=2",
+			kind: OpenMPI, nodes: 2, task: Task{0, 2, "openmpi-188-187.1;tcp://10.0.0.2:9"}, values: map[string]string{
+				"nnodes": "2 (OMPI_MCA_orte_num_nodes)", "nproc_per_node": "2 (OMPI_COMM_WORLD_LOCAL_SIZE)", "rdzv_id": "188 (PMIX_NAMESPACE)",
+				"rdzv_endpoint": "10.0.0.1:17917 (OMPI_MCA_orte_hnp_uri and PMIX_NAMESPACE)",
+			},
+		},
+		{
+			name: "mpirun of Open MPI 4 whose machine has no process", env: openMPI4 + "OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_SIZE=1", host: Host{Name: "b"},
+			kind: OpenMPI, nodes: 2, task: Task{0, 1, "openmpi-188-187.1;tcp://10.0.0.2:9"}, away: true, values: map[string]string{
+				"nnodes": "2 (OMPI_COMM_WORLD_SIZE)", "node_rank": "0 (OMPI_COMM_WORLD_RANK)", "rdzv_id": "188 (PMIX_NAMESPACE)",
+			},
+		},
+		{
+			name: "mpirun of Open MPI 5, two a node", env: "PMIX_NAMESPACE=prterun-a-b-12@1 PMIX_HOSTNAME=a-b OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_RANK=0 OMPI_COMM_WORLD_LOCAL_SIZE=2", host: Host{Name: "a-b.example"},
+			kind: OpenMPI, nodes: 2, task: Task{0, 2, "openmpi-prterun-a-b-12@1-a-b"}, values: map[string]string{
+				"nnodes": "2 (OMPI_COMM_WORLD_SIZE and OMPI_COMM_WORLD_LOCAL_SIZE)", "node_rank": "0 (OMPI_COMM_WORLD_RANK)", "nproc_per_node": "2 (OMPI_COMM_WORLD_LOCAL_SIZE)",
+				"rdzv_id": "prterun-a-b-12@1 (PMIX_NAMESPACE)", "rdzv_endpoint": "a-b:21163 (PMIX_NAMESPACE)",
+			},
+		},
+		{name: "Slurm's PMI-2", env: step + "PMI_FD=6 PMI_RANK=1 PMI_SIZE=2 SLURM_STEP_TASKS_PER_NODE=1(x2) SLURM_LOCALID=0", kind: SlurmStep, nodes: 2, task: Task{0, 1, "slurm-12.3-n2"}, values: map[string]string{
+			"nnodes": "2 (SLURM_STEP_NUM_NODES)", "node_rank": "1 (SLURM_NODEID)", "nproc_per_node": "8 (SLURM_CPUS_ON_NODE)",
+			"rdzv_id": "12.3 (SLURM_JOB_ID and SLURM_STEP_ID)", "rdzv_endpoint": "n1:17191 (SLURM_STEP_NODELIST, SLURM_JOB_ID and SLURM_STEP_ID)",
+		}},
+		{
+			name: "mpiexec of Hydra, after the exchange", env: "GORUN_INTERNAL_PMI=kvs_1|2|1|10.0.0.1:99 PMI_RANK=3 PMI_SIZE=4 MPI_LOCALNRANKS=2 MPI_LOCALRANKID=1",
+			kind: Hydra, nodes: 2, task: Task{1, 2, "hydra-kvs_1-1"}, values: map[string]string{
+				"nnodes": "2 (PMI_FD)", "node_rank": "1 (PMI_FD)", "rdzv_id": "kvs_1 (PMI_FD)", "rdzv_endpoint": "10.0.0.1:99 (PMI_FD)", "nproc_per_node": "2 (MPI_LOCALNRANKS)",
+			},
 		},
 		{
 			name: "mpiexec of Hydra", env: "PMI_FD=6 PMI_RANK=1 PMI_SIZE=2 MPI_LOCALNRANKS=1 MPI_LOCALRANKID=0",
@@ -93,7 +132,7 @@ func TestFind(t *testing.T) {
 			for name, v := range got.Values {
 				values[name] = v.Text + " (" + v.From + ")"
 			}
-			if got.Kind != tt.kind || got.Nodes != tt.nodes || got.Task != tt.task || !maps.Equal(values, tt.values) {
+			if got.Kind != tt.kind || got.Nodes != tt.nodes || got.Task != tt.task || (got.Away != "") != tt.away || !maps.Equal(values, tt.values) {
 				t.Errorf("%+v\nwant %s, %d nodes, %+v, %v", got, tt.kind, tt.nodes, tt.task, tt.values)
 			}
 		})
@@ -168,4 +207,19 @@ func TestSlurmAllocation(t *testing.T) {
 			t.Errorf("%s: %d nodes by %q, %v", tt.env, s.Allocated, s.Srun, err)
 		}
 	}
+}
+
+func FuzzHeads(f *testing.F) {
+	f.Add("1.0;tcp://10.0.0.1,172.17.0.1:52059;tcp6://[fd00::1]:1")
+	f.Add("prterun-a-b-12@1")
+	f.Fuzz(func(t *testing.T, text string) {
+		if a, err := headAddress(text); err == nil {
+			if _, err := netip.ParseAddr(a); err != nil {
+				t.Errorf("address %q of %q", a, text)
+			}
+		}
+		if name, ok := headName(text); ok && (name == "" || !isName(name)) {
+			t.Errorf("name %q of %q", name, text)
+		}
+	})
 }
