@@ -79,6 +79,16 @@ func TestFind(t *testing.T) {
 				"rdzv_endpoint": "train-0.train.default.svc.cluster.local (the pod's name and JOB_COMPLETION_INDEX)",
 			},
 		},
+		{
+			name: "a pod of a JobSet", env: "JOB_COMPLETION_INDEX=1 JOBSET_NAME=train", host: Host{"train-workers-3-1", "train-workers-3-1.pods.default.svc.cluster.local"},
+			kind: Kubernetes, task: Task{0, 1, ""}, values: map[string]string{
+				"rdzv_id": "train (JOBSET_NAME)", "rdzv_endpoint": "pods.default.svc.cluster.local (the pod's name and JOBSET_NAME)",
+			},
+		},
+		{
+			name: "of one without names", env: "JOB_COMPLETION_INDEX=1 JOBSET_NAME=train", host: Host{Name: "train-workers-3-1"},
+			kind: Kubernetes, task: Task{0, 1, ""}, values: map[string]string{"rdzv_id": "train (JOBSET_NAME)"},
+		},
 		{name: "a pod without a service", env: "JOB_COMPLETION_INDEX=2", host: Host{Name: "train-2-x7k2p"}, kind: Kubernetes, task: Task{0, 1, ""}, values: map[string]string{"node_rank": "2 (JOB_COMPLETION_INDEX)"}},
 		{
 			name: "mpirun -N 1 under srun", env: step + openMPI4 + "OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=3 OMPI_COMM_WORLD_LOCAL_RANK=0 OMPI_COMM_WORLD_LOCAL_SIZE=1",
