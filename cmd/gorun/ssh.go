@@ -408,6 +408,7 @@ func runSSHNode(ctx context.Context, question string) (int, error) {
 				_ = os.Setenv(name, value) // fails for a name or value that ParseStart refuses
 			}
 			_ = os.Setenv(secret.Env, s.Secret)
+			_ = os.Unsetenv("GORUN_SECRET_FILE") // of this host, which would win
 			root := newRootCommand()
 			args, err := parseLikeArgparse(root, s.Args)
 			if err != nil {
