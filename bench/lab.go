@@ -36,6 +36,8 @@ type lab struct {
 	module   string // root of the module
 	etcd     *service
 	etcdWhy  string // why there is no etcd
+	slurm    *slurmService
+	slurmWhy string // why there is no Slurm
 	runs     int    // number of jobs of several nodes that were started
 }
 
@@ -124,6 +126,9 @@ func (l *lab) close() {
 	if l.etcd != nil {
 		l.etcd.end()
 	}
+	if l.slurm != nil {
+		l.slurm.end()
+	}
 	os.RemoveAll(l.scratch)
 }
 
@@ -180,10 +185,14 @@ func (l *lab) startEtcd() {
 
 // otherProcesses returns the descendants of this process that belong to no job.
 func (l *lab) otherProcesses() []int {
-	if l.etcd == nil {
-		return nil
+	var pids []int
+	if l.etcd != nil {
+		pids = append(pids, l.etcd.pids...)
 	}
-	return l.etcd.pids
+	if l.slurm != nil {
+		pids = append(pids, l.slurm.pids...)
+	}
+	return pids
 }
 
 // etcdCommands starts one gorun a node by hand, as gorunCommands does.

@@ -44,6 +44,7 @@ var defaultReps = []struct {
 	{"agentkill", 10, 2},
 	{"spare", 12, 2},
 	{"preflight", 10, 3},
+	{"slurm", 10, 3},
 }
 
 func main() {
@@ -83,6 +84,10 @@ func run(ctx context.Context, args []string) (err error) {
 	}
 	if slices.ContainsFunc([]string{"nodes", "memory", "fleet", "spare"}, func(m string) bool { return selected(o.only, m) }) {
 		l.startEtcd()
+	}
+
+	if selected(o.only, "slurm") {
+		l.startSlurm()
 	}
 
 	selectedPeers := choose(peers(ctx, l), o.peers)
@@ -179,6 +184,8 @@ func scenarios(measure string, o options) []scenario {
 		return agentKill(o.bound + 2*time.Second)
 	case "spare":
 		return spares()
+	case "slurm":
+		return slurmStart(o.quick)
 	}
 	return nil
 }

@@ -25,6 +25,7 @@ type peer struct {
 	missing     string // why it cannot run here, "" if it can
 	env         []string
 	leavesFiles bool // true: it leaves files in TMPDIR, so it gets a TMPDIR of its own
+	inSlurm     bool // true: it runs in the benchmark's Slurm, in scenarios that name it
 	// commands returns the commands that a user runs for the job: one, or one a
 	// node. For one node they are the peer's usual commands for one node.
 	commands func(l *lab, s shape, program []string) ([][]string, error)
@@ -37,7 +38,7 @@ const (
 )
 
 // isGorun reports whether the peer is gorun, with either backend.
-func (p *peer) isGorun() bool { return p.name == nameGorun || p.name == nameEtcd }
+func (p *peer) isGorun() bool { return p.name == nameGorun || p.name == nameEtcd || p.name == nameSrunGorun }
 
 // peers returns gorun and all launchers that it is compared with. They include the
 // missing ones, so that the table shows them as missing.
@@ -66,6 +67,7 @@ func peers(ctx context.Context, l *lab) []*peer {
 		},
 		{name: nameFloor, commands: floorCommands},
 	}
+	all = append(all, slurmPeers(ctx, l)...)
 	if nodes := slurmNodes(ctx); nodes > 0 { // no row without a Slurm that is up
 		all = append(all, &peer{name: "srun -K", commands: func(_ *lab, s shape, program []string) ([][]string, error) {
 			return srunCommands(nodes, s, program)

@@ -96,7 +96,7 @@ func (sc scenario) isFor(p *peer) bool {
 			return true
 		}
 	}
-	return len(sc.only) == 0
+	return len(sc.only) == 0 && !p.inSlurm
 }
 
 // progress overwrites one line on a terminal's standard error.

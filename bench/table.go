@@ -76,7 +76,7 @@ func (sc scenario) rows(each []*turns) []row {
 				continue
 			}
 			r.Measure, r.Case = sc.measure, strings.Trim(sc.name+": "+m, ": ")
-			if t.peer.name == nameGorun {
+			if t.peer.name == nameGorun || t.peer.name == nameSrunGorun {
 				base = r.Median
 			}
 			if base > 0 && !math.IsInf(float64(base), 0) {
