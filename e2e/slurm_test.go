@@ -27,6 +27,7 @@ func TestSlurm(t *testing.T) {
 		"examples": slurmExamples, "tasks": slurmTasks, "forgotten srun": slurmForgottenSrun, "jobs on one node": slurmJobsOnOneNode,
 		"scancel": slurmCancel, "scancel of workers that ignore it": slurmCancelStubborn, "killed slurmstepd": slurmStepdKilled,
 		"failure": slurmFailure, "heterogeneous": slurmHeterogeneous, "script": slurmOwnScript, "wrong flag": slurmWrongFlag, "host names": slurmHostNames,
+		"another user": slurmOtherUser,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -420,6 +421,31 @@ func slurmHostNames(s *slurm) {
 		got, err := surroundings.ParseHosts(list)
 		if err != nil || !slices.Equal(got, want) {
 			s.Errorf("%s: %q, %v; scontrol says %q", list, got, err, want)
+		}
+	}
+}
+
+// Another user on a node of the step, with the step's environment, cannot join, and the
+// user's own nodes have a secret by munge.
+func slurmOtherUser(s *slurm) {
+	program := filepath.Join(filepath.Dir(s.cluster.Conf), "gorun") // in a folder that every user can read
+	text, err := os.ReadFile(gorun())
+	if err == nil {
+		err = os.WriteFile(program, text, 0o755)
+	}
+	if err != nil {
+		s.Fatal(err)
+	}
+	s.wd = "/"
+	script := `[ $SLURM_NODEID = 0 ] || { setpriv --reuid=nobody --regid=nogroup --clear-groups $0 true 2>&1; echo "nobody ends with $?"; }
+exec $0 --nproc-per-node 1 --dry-run true`
+	a := s.srun("-N2", "sh", "-c", script, program)
+	s.wantExit(longWait, 0, a)
+	for text, n := range map[string]int{
+		"munge refuses its credential": 1, "nobody ends with 75\n": 1, "secret from a munge credential": 2,
+	} {
+		if got := strings.Count(a.out.String(), text); got != n {
+			s.Errorf("%q comes %d times, want %d:\n%s%s", text, got, n, a.out, a.err)
 		}
 	}
 }

@@ -69,10 +69,12 @@ func (a *agent) findSecret(ctx context.Context) error {
 
 // handOutSecret prepares that the nodes of a Slurm step get a secret from the first of
 // them if the user gives none. The tasks of a step belong to one user, and Slurm's nodes
-// have one munge key, which holds for no other surroundings.
+// have one munge key, which holds for no other surroundings. A job that has more nodes
+// than the step has nodes elsewhere, too.
 func (a *agent) handOutSecret(ctx context.Context) {
 	sp := &a.opts.Spec
-	if sp.Surroundings.Kind != surroundings.SlurmStep || a.opts.Local != nil || sp.Backend == spec.EtcdV3 || meet.IsAlone(&sp.Network, sp.MaxNodes) {
+	around := &sp.Surroundings
+	if around.Kind != surroundings.SlurmStep || around.Nodes < sp.MaxNodes || a.opts.Local != nil || sp.Backend == spec.EtcdV3 || meet.IsAlone(&sp.Network, sp.MaxNodes) {
 		return
 	}
 	env := a.opts.Env

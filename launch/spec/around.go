@@ -16,6 +16,7 @@ import (
 type Surroundings struct {
 	Kind     surroundings.Kind
 	Name     string // for messages: "Slurm step 12.0"; "": none
+	Nodes    int    // of the allocation or step; 0: unknown
 	Task     surroundings.Task
 	Restarts int    // how often the scheduler has started this job again
 	Used     []Used // sorted by flag
@@ -55,7 +56,7 @@ func (in *input) surroundings() Surroundings {
 		return Surroundings{}
 	}
 	in.found = found
-	s := Surroundings{Kind: found.Kind, Name: found.Name, Task: found.Task, Restarts: found.Restarts}
+	s := Surroundings{Kind: found.Kind, Name: found.Name, Nodes: found.Nodes, Task: found.Task, Restarts: found.Restarts}
 	in.around = in.fitting(found)
 	if s.TaskWorkers = in.taskWorkers(found); s.TaskWorkers {
 		in.around["nproc_per_node"] = surroundings.Value{Text: strconv.Itoa(found.Task.Count), From: "SLURM_STEP_TASKS_PER_NODE"}
