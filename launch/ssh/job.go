@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -103,23 +104,22 @@ func Run(ctx context.Context, o Options) (code int, err error) {
 	return j.watch(ctx, usable), nil
 }
 
-// connect connects to all hosts and returns the indices of those that can be used.
-func (j *job) connect(ctx context.Context, connect func(context.Context, *connection) error) (usable []int, err error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	type result struct {
-		index int
-		err   error
-	}
-	results := make(chan result, len(j.all))
+// result is how the connection to one host went.
+type result struct {
+	index int // in the list of hosts
+	err   error
+}
+
+// dial connects to all hosts, some at a time. It sends a result for each and returns
+// when all are sent.
+func (j *job) dial(ctx context.Context, connect func(context.Context, *connection) error, results chan<- result) {
 	places := make(chan struct{}, parallel)
 	var wg sync.WaitGroup
-	defer wg.Wait()
 	for i, c := range j.all {
 		wg.Go(func() {
 			places <- struct{}{}
 			defer func() { <-places }()
-			if err := ctx.Err(); err != nil {
+			if ctx.Err() != nil {
 				close(c.done)
 				results <- result{i, errors.New("not tried")}
 				return
@@ -127,11 +127,19 @@ func (j *job) connect(ctx context.Context, connect func(context.Context, *connec
 			results <- result{i, connect(ctx, c)}
 		})
 	}
+	wg.Wait()
+}
+
+// connect connects to all hosts and returns the indices of those that can be used.
+func (j *job) connect(ctx context.Context, connect func(context.Context, *connection) error) (usable []int, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	results := make(chan result, len(j.all))
+	go j.dial(ctx, connect, results) // ends before the loop below
 	tick := time.NewTicker(tickInterval)
 	defer tick.Stop()
 	var hurry <-chan time.Time
-	var stopped error
-	ok, pending, failed := map[int]bool{}, map[int]bool{}, 0
+	pending := map[int]bool{}
 	for i := range j.all {
 		pending[i] = true
 	}
@@ -140,19 +148,18 @@ func (j *job) connect(ctx context.Context, connect func(context.Context, *connec
 		case r := <-results:
 			delete(pending, r.index)
 			if r.err == nil {
-				ok[r.index] = true
+				usable = append(usable, r.index)
 				continue
 			}
-			failed++
-			if stopped == nil {
+			if err == nil {
 				j.o.Console.Say("%s: %v", j.all[r.index].host, r.err)
 			}
-			if len(j.all)-failed < j.o.Least && hurry == nil {
+			if len(usable)+len(pending) < j.o.Least && hurry == nil {
 				hurry = time.After(failedWait)
 			}
 		case sig := <-j.o.Signals:
-			if s, isSignal := sig.(syscall.Signal); isSignal && endsJob(s) && s != unix.SIGTSTP && stopped == nil {
-				stopped = &StoppedError{s}
+			if s, isSignal := sig.(syscall.Signal); isSignal && endsJob(s) && s != unix.SIGTSTP && err == nil {
+				err = &StoppedError{s}
 				cancel()
 			}
 		case <-hurry:
@@ -162,18 +169,11 @@ func (j *job) connect(ctx context.Context, connect func(context.Context, *connec
 		}
 	}
 	j.o.Console.Clear()
-	for i := range j.all {
-		if ok[i] {
-			usable = append(usable, i)
-		}
+	slices.Sort(usable)
+	if err == nil && len(usable) < j.o.Least {
+		err = &NotStartedError{len(usable), len(j.all)}
 	}
-	switch {
-	case stopped != nil:
-		return nil, stopped
-	case len(usable) < j.o.Least:
-		return nil, &NotStartedError{len(usable), len(j.all)}
-	}
-	return usable, nil
+	return usable, err
 }
 
 // sayWait shows which hosts have not answered, and why.
