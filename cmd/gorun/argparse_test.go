@@ -67,6 +67,7 @@ func TestMistakenForAProgram(t *testing.T) {
 		"true":              "",
 		"ls":                "",
 		"rm":                "",
+		"sh -c true":        "",
 		"sort":              "",
 		"time true":         "",
 		"python3 x":         "",
