@@ -42,7 +42,7 @@ More: gorun help flags (all), gorun help COMMAND, gorun help man, docs/usage.md
 
 // manPage is made from the help of all commands: go generate ./cmd/gorun.
 //
-//go:generate go test . -run TestManPage -update
+//go:generate go test . -run TestManPage|TestVariablesInDocs -update
 //go:embed gorun.1
 var manPage string
 
@@ -141,7 +141,9 @@ func shownFlags(cmd *cobra.Command) *pflag.FlagSet {
 func flagsHelp() string {
 	var b strings.Builder
 	b.WriteString("The flags of gorun run, which gorun check and gorun env take too. They end at\n" +
-		"PROGRAM. PET_<NAME> gives the default of a flag that torchrun has.\n\n")
+		"PROGRAM. GORUN_<NAME> gives the default of each flag (GORUN_NNODES), PET_<NAME>\n" +
+		"that of a flag that torchrun has. A switch is 1 or 0; what may be given several\n" +
+		"times is separated by spaces.\n\n")
 	for _, group := range jobFlags() {
 		fmt.Fprintf(&b, "%s:\n%s\n", group.title, flagSet(group).FlagUsagesWrapped(helpWidth))
 	}

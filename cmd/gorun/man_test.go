@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-var update = flag.Bool("update", false, "write gorun.1 anew")
+var update = flag.Bool("update", false, "write gorun.1 and the variables of docs/docker.md anew")
 
 // TestManPage checks that the manual page describes the existing commands and flags. It
 // is made here and embedded, so that the program links no renderer.
@@ -79,8 +79,9 @@ the whole job (128 + n after signal n), on every node; 2 for a wrong command lin
 when a node was lost.
 
 # ENVIRONMENT
-PET_NAME gives the default of a flag that torchrun has, GORUN_SECRET the job's
-secret, PYTHON_EXEC the Python interpreter.
+GORUN_NAME gives the default of each flag (GORUN_NNODES), PET_NAME that of a flag
+that torchrun has, GORUN_SECRET the job's secret, PYTHON_EXEC the Python
+interpreter.
 
 # SEE ALSO
 docs/usage.md, docs/checks.md and docs/explain.md of gorun.

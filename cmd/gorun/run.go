@@ -77,7 +77,9 @@ func (o *jobOptions) resolve() (spec.Spec, error) {
 	raw := o.raw
 	raw.Line = o.line(o.commandLine())
 	raw.Surroundings = findSurroundings
-	return raw.Resolve(os.LookupEnv)
+	sp, err := raw.Resolve(os.LookupEnv)
+	sp.Notes = append(sp.Notes, misspeltVariables(os.Environ())...)
+	return sp, err
 }
 
 // commandLine returns arguments that give these options again, without some flags.

@@ -171,7 +171,7 @@ func TestForgottenSrun(t *testing.T) {
 func TestEachFlagHasAVariable(t *testing.T) {
 	variables := env{
 		"GORUN_NNODES": "2", "PET_NNODES": "3", "GORUN_RDZV_ENDPOINT": "a:1", "GORUN_PREFLIGHT": "warn", "GORUN_EXPORT": "A=1 NCCL_*",
-		"GORUN_OMP": "torchrun", "GORUN_STORE_OPEN": "1",
+		"GORUN_OMP": "torchrun", "GORUN_STORE_OPEN": "true", "GORUN_VIRTUAL_LOCAL_RANK": "false",
 	}
 	s, err := resolve(nil, variables)
 	if err != nil {

@@ -89,21 +89,28 @@ func (in *input) fromUser(name string) value {
 // variablesOf lists the variables that give a flag's default. The flags of gorun env
 // that choose a running job have none: GORUN_RUN_ID is a variable of each worker.
 func variablesOf(name string) []string {
-	upper := strings.ToUpper(name)
 	switch {
 	case name == "run_id" || name == "pid":
 		return nil
 	case IsTorchruns(name):
-		return []string{"GORUN_" + upper, "PET_" + upper}
+		return []string{Variable(name), "PET_" + strings.ToUpper(name)}
 	}
-	return []string{"GORUN_" + upper}
+	return []string{Variable(name)}
+}
+
+// VariablePrefix begins the names of the variables that give flags' defaults.
+const VariablePrefix = "GORUN_"
+
+// Variable returns the variable of a flag: GORUN_NNODES of nnodes.
+func Variable(flag string) string {
+	return VariablePrefix + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
 }
 
 // isNested reports whether a variable is meant for the gorun that started this
 // process as a worker. A worker that starts gorun must not start nodes again.
 func (in *input) isNested(variable string) bool {
 	_, worker := in.lookup(contract.EnvRunID)
-	return worker && strings.HasPrefix(variable, "GORUN_")
+	return worker && strings.HasPrefix(variable, VariablePrefix)
 }
 
 // list returns the values of a flag that may be given several times. GORUN_<NAME>
@@ -152,11 +159,15 @@ func (in *input) number(name string, unset, min int) (int, value) {
 }
 
 // isOn reports whether a switch is on. torchrun reads the variables of switches with
-// int(): 0 is off, any other number is on, text is an error.
+// int(): 0 is off, any other number is on, text is an error. GORUN_<NAME> may be true
+// or false, too, as in the files of containers.
 func (in *input) isOn(name string) bool {
 	v := in.get(name)
 	if !v.given {
 		return false
+	}
+	if v.from == Variable(name) && (v.text == "true" || v.text == "false") {
+		return v.text == "true"
 	}
 	n, err := parseInt(v.text)
 	if err != nil {
