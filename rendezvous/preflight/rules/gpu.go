@@ -39,7 +39,7 @@ func gpuRules() []preflight.Rule {
 		},
 		{
 			ID: "D10", Name: "device-nodes", Severity: preflight.Error,
-			Meaning: "The device files of the driver can be opened; a node whose workers load NCCL has a driver if other nodes of its role have one.",
+			Meaning: "The device files of the driver can be opened; a node whose workers load NCCL has a driver if other nodes of its role have one. That all containers were started without the GPUs of their machines is a warning.",
 			Symptom: "`CUDA unknown error` (999), `no CUDA-capable device is detected`.",
 			Steps: []preflight.Step{
 				preflight.AsRoot.Step("load the driver's modules and create its files", "nvidia-modprobe -u -c 0"),
@@ -143,7 +143,7 @@ func checkDeviceNodes(f *preflight.Fleet) []preflight.Finding {
 			add(first)
 		}
 	}))
-	all := append(missingDriver(f), preflight.IfAny(values, preflight.Finding{Text: "Device files of the NVIDIA driver cannot be opened.", Steps: openGPUs(f, preflight.Marked(values))})...)
+	all := append(slices.Concat(missingDriver(f), withheldGPUs(f)), preflight.IfAny(values, preflight.Finding{Text: "Device files of the NVIDIA driver cannot be opened.", Steps: openGPUs(f, preflight.Marked(values))})...)
 	notYetMade := preflight.AllOdd(f.Collect(func(_ int, n *preflight.Facts, add func(string)) {
 		for _, d := range n.Host.DevNodes {
 			if n.GPU.Driver && isMadeOnDemand(n, d) {
@@ -220,6 +220,28 @@ func missingDriver(f *preflight.Fleet) []preflight.Finding {
 		preflight.ToContainer.Step("give the container its GPUs", "--gpus all"),
 		preflight.ByHand.Step("ask the administrator of " + f.NamesOf(preflight.Marked(values)) + " to install or load the NVIDIA driver").Alternative(),
 	}})
+}
+
+// withheldGPUs finds containers without a GPU of machines that have some, if the
+// workers' libraries could use it and no node got one. Such a job runs on CPUs, or
+// torch fails when it is asked for a GPU. /proc shows the machine's driver in every
+// container.
+func withheldGPUs(f *preflight.Fleet) []preflight.Finding {
+	for _, n := range f.Known() {
+		if n.GPU.Driver {
+			return nil
+		}
+	}
+	values := preflight.AllOdd(f.Collect(func(_ int, n *preflight.Facts, add func(string)) {
+		if n.Host.Container != "" && n.Host.ProcGPU && usesGPU(n) && !hidesGPUs(n) {
+			add("in a container (" + n.Host.Container + "): /proc/driver/nvidia, but no /dev/nvidiactl")
+		}
+	}))
+	return preflight.IfAny(values, preflight.Finding{
+		Severity: preflight.Warning,
+		Text:     "The machine has an NVIDIA driver, and the container was given no GPU: its workers run on CPUs, or fail when they ask for a GPU.",
+		Steps:    openGPUs(f, preflight.Marked(values)),
+	})
 }
 
 func checkStubs(f *preflight.Fleet) []preflight.Finding {

@@ -71,6 +71,15 @@ func gpuCases() map[string][]ruleCase {
 			{name: "no driver on a node of another role", change: func(f *preflight.Fleet) {
 				f.Nodes[2].GPU, f.Nodes[2].Host.DevNodes, f.Nodes[2].Node.Role = preflight.GPU{}, nil, "ps"
 			}},
+			{name: "containers without GPUs", severity: preflight.Warning, odd: []int{0, 1, 2, 3}, change: withoutGPUs("docker"), says: []string{"no /dev/nvidiactl", "docker run --gpus all"}},
+			{name: "one container without its GPUs", nodes: 1, severity: preflight.Warning, odd: []int{0}, change: withoutGPUs("docker")},
+			{name: "containers for CPUs", change: func(f *preflight.Fleet) {
+				withoutGPUs("docker")(f)
+				for i := range f.Nodes {
+					preflighttest.Set(&f.Nodes[i], "CUDA_VISIBLE_DEVICES", "")
+				}
+			}},
+			{name: "no container", change: withoutGPUs("")},
 			{name: "no driver", base: preflighttest.CPUs, change: func(f *preflight.Fleet) {
 				f.Nodes[0].Host.DevNodes = []host.Node{{Path: "/dev/nvidiactl", Error: "missing"}}
 			}},
@@ -89,6 +98,16 @@ func gpuCases() map[string][]ruleCase {
 				f.Nodes[1].Libraries.CUDA = []library.CUDA{{Path: "/x/stubs/libcuda.so.1", Stub: true}}
 			}},
 		},
+	}
+}
+
+// withoutGPUs makes nodes containers that were given no GPU.
+func withoutGPUs(kind string) func(*preflight.Fleet) {
+	return func(f *preflight.Fleet) {
+		for i := range f.Nodes {
+			n := &f.Nodes[i]
+			n.GPU, n.Host.DevNodes, n.Host.ProcGPU, n.Host.Container = preflight.GPU{}, nil, true, kind
+		}
 	}
 }
 

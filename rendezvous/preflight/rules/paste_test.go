@@ -19,6 +19,7 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight/host"
 	"github.com/gorun/gorun/rendezvous/preflight/library"
 	"github.com/gorun/gorun/rendezvous/preflight/netif"
+	"github.com/gorun/gorun/rendezvous/preflight/preflighttest"
 	"github.com/gorun/gorun/rendezvous/preflight/reach"
 )
 
@@ -527,7 +528,7 @@ func (s *scene) docker(t *testing.T, i int, words []string) {
 		case "--gpus":
 			openDevices(n)
 			n.Host.ProcGPU = true
-			if o := s.fleet.Nodes[0]; !n.GPU.Driver {
+			if o := preflighttest.H100s(i + 1).Nodes[i]; !n.GPU.Driver {
 				n.GPU, n.Host.DevNodes = o.GPU, o.Host.DevNodes
 			}
 			if _, list, ok := strings.Cut(value, "device="); ok {
