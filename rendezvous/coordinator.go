@@ -418,7 +418,7 @@ func (c *coordinator) joinElapsed() {
 	if c.round.state == roundSealing {
 		text = fmt.Sprintf("no world of %d nodes could be sealed in %s within %v: %s", len(c.round.world.Members), c.m.cfg.Where, c.m.cfg.Join, c.sealing.waitsFor)
 	} else {
-		text += ". Check that gorun was started on the others with the same " + cmp.Or(c.m.cfg.Flags, "--rdzv-endpoint and --rdzv-id") + ", and that they reach " + c.m.cfg.Where
+		text += ". Check that gorun was started on the others with the same " + cmp.Or(c.m.cfg.Flags, "--rdzv-endpoint and --rdzv-id") + ", and that they reach " + c.m.cfg.Where + c.m.cfg.hint()
 	}
 	c.round.failures = nil
 	c.addFailures(c.m.nodeCause(KindRendezvous, text))

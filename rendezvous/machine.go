@@ -327,6 +327,7 @@ type Config struct {
 	Endpoints   int           // number of endpoints; the first world needs nodes that serve a majority of them
 	Where       string        // the endpoints, for messages
 	Flags       string        // flags that every node needs alike to meet there, for messages; "": those of endpoints
+	Hint        string        // what may keep the others from this node, for messages; "": nothing known
 	Proofs      bool          // as coordinator: seat only nodes whose id is proven
 	Check       bool          // as coordinator: compare the nodes before a world is proposed
 	Fenced      bool          // the backend is a Fence: it makes worlds unique
@@ -334,6 +335,14 @@ type Config struct {
 	Takeover    bool          // another agent may coordinate when the coordinator is lost
 	Token       func() string // draws a world's token
 	Timeouts
+}
+
+// hint returns the end of a message about nodes that did not meet.
+func (c *Config) hint() string {
+	if c.Hint == "" {
+		return ""
+	}
+	return "; " + c.Hint
 }
 
 // Timeouts are the times that a Machine waits.

@@ -282,7 +282,7 @@ func (m *Machine) noCoordinator() string {
 	if m.cfg.Fenced { // no agent coordinates before this agent reaches the fence
 		return text + "; check that every node reaches it and was started with the same --rdzv-id"
 	}
-	return text + "; check that gorun runs on the endpoint's node, that the address is right and that no firewall drops the port"
+	return text + "; check that gorun runs on the endpoint's node, that the address is right and that no firewall drops the port" + m.cfg.hint()
 }
 
 // searchStatus returns what an agent without a coordinator waits for.

@@ -127,6 +127,7 @@ func Open(ctx context.Context, o Options) (*Session, error) {
 	s.Node, s.Fence, s.Store, s.parts, s.peers = b.node, b.fence, b.store, b.parts, b.peers
 	s.Config = s.machineConfig(&b)
 	if !alone {
+		s.Config.Hint = containerHint(ctx, b.node.Addr)
 		s.serveControl(b.control, tls)
 	}
 	return s, nil
