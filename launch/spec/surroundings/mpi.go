@@ -34,13 +34,13 @@ func openMPI(r *reader, host Host) Surroundings {
 		r.openMPINodes(&s, size, rank)
 	}
 	if s.Nodes > 1 {
-		r.openMPIMeeting(&s, id, host)
+		r.openMPIMeeting(&s, rank, host)
 	}
 	return s
 }
 
-// openMPINodes counts the nodes of a job with several processes a node. Only the
-// process with rank 0 can tell the number of its node.
+// openMPINodes counts the nodes of a job with several processes a node, and numbers
+// this one where that is possible.
 func (r *reader) openMPINodes(s *Surroundings, size, rank int) {
 	s.Values["nproc_per_node"] = Value{strconv.Itoa(s.Task.Count), "OMPI_COMM_WORLD_LOCAL_SIZE"}
 	switch {
@@ -53,15 +53,32 @@ func (r *reader) openMPINodes(s *Surroundings, size, rank int) {
 	default:
 		r.fail("OMPI_COMM_WORLD_LOCAL_SIZE", "%d processes are not the same number on each node: use mpirun -N", size)
 	}
-	if rank == 0 {
+	if daemon := r.text("OMPI_MCA_orte_local_daemon_uri"); daemon != "" {
+		if n, ok := daemonNumber(daemon, r.text("OMPI_MCA_orte_node_regex"), s.Nodes); ok {
+			s.Values["node_rank"] = Value{strconv.Itoa(n), "OMPI_MCA_orte_local_daemon_uri"}
+		}
+	} else if rank == 0 {
 		s.Values["node_rank"] = Value{"0", "OMPI_COMM_WORLD_RANK"}
 	}
+}
+
+// daemonNumber returns the number of a node: that of its daemon in a contact URI of Open
+// MPI 4, if each of the daemons has processes. A daemon beside mpirun has a list of all
+// nodes, which ends with their number: "a,b[1:2-3]@0(3)".
+func daemonNumber(uri, nodes string, used int) (n int, ok bool) {
+	_, text, _ := strings.Cut(uri, ".")
+	text, _, _ = strings.Cut(text, ";")
+	n, err := strconv.Atoi(text)
+	_, list, _ := strings.Cut(nodes, "@0(")
+	all, err2 := strconv.Atoi(strings.TrimSuffix(list, ")"))
+	return n, err == nil && (n == 0 || n > 0 && n < used && err2 == nil && all == used)
 }
 
 // openMPIMeeting finds where the nodes meet. A job without a process on the head gets no
 // endpoint; rank 0 stands for all, because mpirun starts it on the head unless the head
 // has no process.
-func (r *reader) openMPIMeeting(s *Surroundings, id string, host Host) {
+func (r *reader) openMPIMeeting(s *Surroundings, rank int, host Host) {
+	id := s.Values["rdzv_id"].Text
 	head, from, away := "", "", false
 	if uri := r.text("OMPI_MCA_orte_hnp_uri"); uri != "" {
 		var err error
@@ -77,7 +94,7 @@ func (r *reader) openMPIMeeting(s *Surroundings, id string, host Host) {
 	} else {
 		return
 	}
-	if s.Values["node_rank"].Text == "0" && away {
+	if rank == 0 && away {
 		s.Away = fmt.Sprintf("mpirun runs on %s, and no process of rank 0 is there to meet at: give an address or a name of this node, --rdzv-endpoint %s", head, host.Name)
 		return
 	}

@@ -98,7 +98,14 @@ func TestFind(t *testing.T) {
 			},
 		},
 		{
-			name: "mpirun of Open MPI 4 with several processes a node", env: openMPI4 + "OMPI_MCA_orte_num_nodes=2 OMPI_COMM_WORLD_RANK=3 OMPI_COMM_WORLD_SIZE=5 OMPI_COMM_WORLD_LOCAL_RANK=0 OMPI_COMM_WORLD_LOCAL_SIZE=2",
+			name: "mpirun of Open MPI 4 with several processes a node", env: openMPI4 + "OMPI_MCA_orte_node_regex=a,[1:b]2@0(2) OMPI_MCA_orte_num_nodes=2 OMPI_COMM_WORLD_RANK=3 OMPI_COMM_WORLD_SIZE=5 OMPI_COMM_WORLD_LOCAL_RANK=0 OMPI_COMM_WORLD_LOCAL_SIZE=2",
+			kind: OpenMPI, nodes: 2, task: Task{0, 2, "openmpi-188-187.1;tcp://10.0.0.2:9"}, values: map[string]string{
+				"nnodes": "2 (OMPI_MCA_orte_num_nodes)", "node_rank": "1 (OMPI_MCA_orte_local_daemon_uri)", "nproc_per_node": "2 (OMPI_COMM_WORLD_LOCAL_SIZE)", "rdzv_id": "188 (PMIX_NAMESPACE)",
+				"rdzv_endpoint": "10.0.0.1:17917 (OMPI_MCA_orte_hnp_uri and PMIX_NAMESPACE)",
+			},
+		},
+		{
+			name: "mpirun of Open MPI 4 with a node in the list that has no process", env: openMPI4 + "OMPI_MCA_orte_node_regex=a,[1:b]2-3@0(3) OMPI_MCA_orte_num_nodes=2 OMPI_COMM_WORLD_RANK=2 OMPI_COMM_WORLD_SIZE=4 OMPI_COMM_WORLD_LOCAL_RANK=0 OMPI_COMM_WORLD_LOCAL_SIZE=2",
 			kind: OpenMPI, nodes: 2, task: Task{0, 2, "openmpi-188-187.1;tcp://10.0.0.2:9"}, values: map[string]string{
 				"nnodes": "2 (OMPI_MCA_orte_num_nodes)", "nproc_per_node": "2 (OMPI_COMM_WORLD_LOCAL_SIZE)", "rdzv_id": "188 (PMIX_NAMESPACE)",
 				"rdzv_endpoint": "10.0.0.1:17917 (OMPI_MCA_orte_hnp_uri and PMIX_NAMESPACE)",
