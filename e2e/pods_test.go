@@ -170,6 +170,45 @@ func TestPodsOfAServiceRecord(t *testing.T) {
 	j.wantExit(longWait, 0, as...)
 }
 
+// TestPodsFindEachOther checks that pods of an Indexed Job and of a JobSet meet with
+// nothing said but their number.
+func TestPodsFindEachOther(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name  string
+		hosts [2]string
+		env   [2][]string
+	}{
+		{"Indexed Job", [2]string{"train-0", "train-1"}, [2][]string{{"JOB_COMPLETION_INDEX=0"}, {"JOB_COMPLETION_INDEX=1"}}},
+		{"JobSet", [2]string{"train-workers-0-0", "train-workers-1-0"}, [2][]string{
+			{"JOB_COMPLETION_INDEX=0", "JOBSET_NAME=train"}, {"JOB_COMPLETION_INDEX=0", "JOBSET_NAME=train"},
+		}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			p := newPods(t, 2)
+			j := p.job(t)
+			j.env = []string{"GORUN_NNODES=2"}
+			var as []*agent
+			for i, m := range p.machines {
+				m.Host, m.env = tt.hosts[i], tt.env[i]
+				m.write("etc/hosts", fmt.Sprintf("127.0.0.1 localhost\n%s %s.train.%s %s\n", m.ip(), m.Host, domain, m.Host))
+				as = append(as, j.launch(m.Host, m.on(j.command(sh("echo node $GROUP_RANK is $(hostname)")...))))
+			}
+			for _, m := range p.machines {
+				p.name(m.Host+".train", m.ip())
+				p.name("train", m.ip())
+			}
+			j.wantExit(longWait, 0, as...)
+			for i, m := range p.machines {
+				if want := fmt.Sprintf("node %d is %s\n", i, m.Host); as[i].out.String() != want {
+					t.Errorf("%q, want %q", as[i].out.String(), want)
+				}
+			}
+		})
+	}
+}
+
 // TestEndpointPodWithoutName checks that the pod whose name is the endpoint serves it before
 // DNS knows the name, and that a pod without name and route waits for them.
 func TestEndpointPodWithoutName(t *testing.T) {

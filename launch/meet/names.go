@@ -127,7 +127,8 @@ func (ns *names) standsForSeveral(ctx context.Context, host string, addrs []neti
 	own := isNameOf(host, ns.own)
 	switch {
 	case here == len(addrs):
-		return ns.elastic && !own && !ns.isKnownBy(ctx, addrs[0].Addr(), host)
+		label, _, _ := strings.Cut(host, ".")
+		return ns.elastic && !own && !isNameOf(label, ns.own) && !ns.isKnownBy(ctx, addrs[0].Addr(), host)
 	case here > 0 || own:
 		return true
 	case len(addrs) > 1:

@@ -34,6 +34,7 @@ func TestStandsForSeveral(t *testing.T) {
 		want       bool
 	}{
 		{"this machine's own name", "job-0.svc", true, at("127.0.0.1"), false},
+		{"its own name in a domain", "job-0.example", true, at("127.0.0.1"), false},
 		{"another name of it", "svc", false, at("127.0.0.1"), false},
 		{"which may grow", "svc", true, at("127.0.0.1"), true},
 		{"two of its addresses", "svc", false, at("127.0.0.1", "127.0.0.2"), false},
