@@ -13,6 +13,21 @@ import (
 	"time"
 )
 
+// TestRunWith checks that a program reads its input to the end, also if it reads none,
+// and that too large an input is refused.
+func TestRunWith(t *testing.T) {
+	table := newTestTable(t).Table
+	for script, want := range map[string]string{"cat; echo end": "inputend\n", "echo end": "end\n"} {
+		out, code, err := table.RunWith(t.Context(), []byte("input"), "/bin/sh", []string{"sh", "-c", script}, []string{"PATH=/bin:/usr/bin"}, "/")
+		if string(out) != want || code != 0 || err != nil {
+			t.Errorf("%q: %q, %d, %v", script, out, code, err)
+		}
+	}
+	if _, _, err := table.RunWith(t.Context(), make([]byte, maxInput+1), "/bin/cat", nil, nil, "/"); err == nil {
+		t.Error("too large an input is taken")
+	}
+}
+
 func TestRun(t *testing.T) {
 	table := newTestTable(t).Table
 	sh := func(ctx context.Context, script string) (string, int, error) {
