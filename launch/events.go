@@ -82,6 +82,7 @@ func (f *signalFilter) isRepeated(sig os.Signal, now time.Time) bool {
 // Slurm kills everything after KillWait.
 type slurmLimit struct {
 	on       bool          // Slurm started this agent
+	step     bool          // by srun; else a person may use the shell of salloc
 	asked    bool          // for KillWait
 	killWait time.Duration // Slurm's default until the answer is there
 	began    time.Time     // when Slurm's first signal came
@@ -126,7 +127,7 @@ func (a *agent) killAtSlurmLimit() {
 // stopping adds to a status when the workers get SIGKILL.
 func (a *agent) stopping(s rendezvous.Status) *rendezvous.Status {
 	signals := a.signals
-	if a.slurm.on {
+	if a.slurm.step {
 		signals = console.NoHint // srun has the terminal
 	}
 	return console.Stopping(s, time.Until(a.workers.killTime()), signals)
@@ -183,7 +184,7 @@ func (a *agent) handleSignal(ctx context.Context, sig syscall.Signal) rendezvous
 		return nil
 	}
 	a.signals++
-	if a.slurm.on && a.signals == 1 {
+	if a.slurm.on && a.signals == 1 && (sig == unix.SIGTERM || a.slurm.step) {
 		a.slurm.began = time.Now()
 		a.askKillWait(ctx)
 		a.setSlurmLimit()

@@ -13,6 +13,7 @@ import (
 	"github.com/gorun/gorun/launch/scratch"
 	"github.com/gorun/gorun/launch/slurm"
 	"github.com/gorun/gorun/launch/socket"
+	"github.com/gorun/gorun/launch/spec/surroundings"
 	"github.com/gorun/gorun/rendezvous"
 )
 
@@ -84,7 +85,7 @@ func (a *agent) prepare(ctx context.Context) (err error) {
 		return err
 	}
 	a.warnWithoutSecret()
-	if a.slurm = (slurmLimit{on: sp.Surroundings.IsSlurm(), killWait: slurm.DefaultKillWait}); a.slurm.on {
+	if a.slurm = (slurmLimit{on: sp.Surroundings.IsSlurm(), step: sp.Surroundings.Kind == surroundings.SlurmStep, killWait: slurm.DefaultKillWait}); a.slurm.on {
 		time.AfterFunc(slurm.AskDelay(sp.MaxNodes), func() { a.events.Put(killWaitDue{}) })
 	}
 	time.AfterFunc(statusDelay, func() { a.events.Put(statusDelayElapsed{}) })
