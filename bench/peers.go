@@ -38,7 +38,9 @@ const (
 )
 
 // isGorun reports whether the peer is gorun, with either backend.
-func (p *peer) isGorun() bool { return p.name == nameGorun || p.name == nameEtcd || p.name == nameSrunGorun }
+func (p *peer) isGorun() bool {
+	return p.name == nameGorun || p.name == nameEtcd || p.name == nameSrunGorun
+}
 
 // peers returns gorun and all launchers that it is compared with. They include the
 // missing ones, so that the table shows them as missing.
