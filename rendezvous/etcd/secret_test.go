@@ -86,10 +86,11 @@ func TestSecretIsShared(t *testing.T) {
 	if left, err = c.Keys("/gorun/run2/"); err != nil || len(left) != 0 {
 		t.Errorf("after the last agent: keys %q, %v", left, err)
 	}
-	leases, err := c.Client().Leases(t.Context())
-	if err != nil || len(leases.Leases) > 2 { // of the agent that runs
-		t.Errorf("%d leases are left (%v)", len(leases.Leases), err)
-	}
+	// An agent that ends while it asks for a lease leaves one until its TTL.
+	eventually(t, func() bool {
+		leases, err := c.Client().Leases(t.Context())
+		return err == nil && len(leases.Leases) <= 2 // of the agent that runs
+	}, func() string { return "more leases are left than those of the agent that runs" })
 }
 
 // TestSecretAgainAfterItsLease checks that an agent that kept the secret gives it to
