@@ -14,6 +14,7 @@ type Vars struct {
 	ErrorFile    string // "" when no error file is kept
 	WorkerSocket string // "" leaves the variable out
 	NodeAddr     string // "" leaves the variable out
+	Step         string // of the scheduler, in which the agent runs; "" leaves the variable out
 	// Task is the environment of the scheduler's task in which the worker runs; nil: the
 	// worker runs in the agent's. It replaces what comes from the node's own
 	// environment, because a scheduler binds each task by variables of its own.
@@ -86,6 +87,7 @@ func (v Vars) list() []computed {
 		optional(contract.EnvSocket, v.WorkerSocket),
 		optional(contract.EnvDevice, v.Device),
 		optional(contract.EnvAddr, v.NodeAddr),
+		optional(contract.EnvStep, v.Step),
 		optional(contract.EnvToken, v.WorldToken),
 	}
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/gorun/gorun/launch/process"
 	"github.com/gorun/gorun/launch/program"
 	"github.com/gorun/gorun/launch/socket"
+	"github.com/gorun/gorun/launch/spec/surroundings"
 	"github.com/gorun/gorun/launch/standby"
 	"github.com/gorun/gorun/launch/workers"
 	"github.com/gorun/gorun/rendezvous"
@@ -61,9 +62,10 @@ func newSupervisor(b *base, out *logs.Console) *supervisor {
 // plan returns what this node's workers of a round are started with.
 func (s *supervisor) plan(c rendezvous.Start, prog program.Program, env envprop.Base) *workers.Plan {
 	folder, err := s.output.Folders.Make(c.World.Restart)
+	step := surroundings.Step(func(name string) (string, bool) { return environ.Lookup(s.opts.Env, name) })
 	p := &workers.Plan{
 		World: c.World, Group: c.Index, Program: prog, Base: env, Places: s.placement.Plan(),
-		Folder: folder, Dir: s.opts.Dir, Socket: s.socket.Path(), Stdin: s.opts.Stdin, Err: err,
+		Folder: folder, Dir: s.opts.Dir, Step: step, Socket: s.socket.Path(), Stdin: s.opts.Stdin, Err: err,
 	}
 	if s.tasks != nil {
 		_, set := environ.Lookup(s.opts.Env, "OMP_NUM_THREADS")

@@ -29,9 +29,9 @@ func findSurroundings(lookup surroundings.Lookup) (surroundings.Surroundings, er
 	if key, ok := lookup("OMPI_MCA_orte_precondition_transports"); ok && found.Kind == surroundings.OpenMPI && len(key) >= mpirunKey {
 		return found, errors.Join(err, offerSecret(key))
 	}
-	_, met := lookup(pmi.Env)
+	_, exchanged := lookup(pmi.Env)
 	text, offered := lookup("PMI_FD")
-	if err != nil || found.Kind != surroundings.Hydra || met || !offered {
+	if err != nil || found.Kind != surroundings.Hydra || exchanged || !offered {
 		return found, err
 	}
 	if err := meetByPMI(text); err != nil {
@@ -70,11 +70,11 @@ func meetByPMI(fdText string) error {
 		fmt.Fprintf(os.Stderr, "gorun: process %d of mpiexec waits for the other %d to start gorun, at most %v\n", job.Rank, job.Size-1, pmiWait)
 	})
 	defer say.Stop()
-	met, err := pmi.Exchange(ctx, conn, job)
+	meeting, err := pmi.Exchange(ctx, conn, job)
 	if err != nil {
 		return err
 	}
-	return errors.Join(offerSecret(met.Secret), os.Setenv(pmi.Env, met.String()), os.Unsetenv("PMI_FD"))
+	return errors.Join(offerSecret(meeting.Secret), os.Setenv(pmi.Env, meeting.String()), os.Unsetenv("PMI_FD"))
 }
 
 // mpirunKey is the length of the random key of 128 bits that Open MPI's mpirun makes for

@@ -35,7 +35,11 @@ func runTask(ctx context.Context, sp spec.Spec, o *jobOptions) error {
 	}
 	leader.Serve()
 	code := exitCode(runKeeper(ctx, sp, o))
-	if missing := leader.End(code, taskArrival); missing > 0 {
+	wait := taskArrival
+	if isTerminal(os.Stdin) { // the shell of srun --pty is the first task, and the others have ended
+		wait = 0
+	}
+	if missing := leader.End(code, wait); missing > 0 && wait > 0 {
 		fmt.Fprintf(os.Stderr, "gorun: %d of %d tasks of %s on this node did not come within %v\n", missing, around.Task.Count, around.Name, taskArrival)
 	}
 	return exitStatus(code)

@@ -7,9 +7,10 @@ import (
 	"strings"
 
 	"github.com/gorun/gorun/envprop/ncclenv"
+	"github.com/gorun/gorun/internal/environ"
 	"github.com/gorun/gorun/launch/spec"
+	"github.com/gorun/gorun/launch/spec/surroundings"
 	"github.com/gorun/gorun/rendezvous/secret"
-	"github.com/gorun/gorun/worker/contract"
 )
 
 // groupVariables yields the variable of each flag of the groups, in their order.
@@ -28,15 +29,17 @@ func groupVariables(groups ...flagGroup) iter.Seq[string] {
 // misspeltVariables returns a line for each variable of the environment that looks
 // like the variable of a flag and is none. The user asked for something that gorun
 // would not do, such as a job of several nodes.
-func misspeltVariables(environ []string) []string {
+func misspeltVariables(env []string) []string {
 	known := slices.Collect(groupVariables(append(jobFlags(), checkFlags(), envFlags())...))
 	known = append(known, secret.Env)
+	lookup := func(name string) (string, bool) { return environ.Lookup(env, name) }
+	if surroundings.IsNested(lookup) { // the variables are another gorun's
+		return nil
+	}
 	var lines []string
-	for _, entry := range slices.Sorted(slices.Values(environ)) {
+	for _, entry := range slices.Sorted(slices.Values(env)) {
 		name, _, _ := strings.Cut(entry, "=")
 		switch {
-		case name == contract.EnvRunID: // the variables are another gorun's
-			return nil
 		case !strings.HasPrefix(name, spec.VariablePrefix) || slices.Contains(known, name):
 		default:
 			if like := nearestVariable(name, known); like != "" {

@@ -12,7 +12,7 @@ import (
 // services and tools are known to read. Digits behind a word do not count.
 func Credential(name string) bool {
 	name = strings.ToUpper(name)
-	for _, prefix := range [...]string{"AWS_", "GITHUB_", "GITLAB_", "VAULT_", "KRB5CCNAME", "KUBECONFIG", "NETRC", "SSH_AUTH_SOCK"} {
+	for _, prefix := range [...]string{"AWS_", "GITHUB_", "GITLAB_", "VAULT_", "KRB5CCNAME", "KUBECONFIG", "NETRC", "SSH_AUTH_SOCK", "OMPI_MCA_ORTE_PRECONDITION_TRANSPORTS"} {
 		if strings.HasPrefix(name, prefix) {
 			return true
 		}

@@ -114,6 +114,9 @@ func (p *Party) askAt(ctx context.Context, at string) (state, error) {
 	if r.Munge {
 		return state{}, refuse(false, "munge works on this node and not on that one (%s); give every node munge, or the same --secret-file", a.Why)
 	}
+	if a.Way == byNobody && p.folder.shared { // another program may have taken that node's port
+		return state{}, refuse(false, "it hands out none (%s), though this node's home folder is in a network file system; give every node the same --secret-file", a.Why)
+	}
 	if a.Way == byNobody {
 		return state{way: byNobody, why: a.Why}, nil
 	}

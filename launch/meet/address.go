@@ -77,9 +77,13 @@ func findAddress(ctx context.Context, n *spec.Network, names []string) (address,
 		here := false
 		for _, addr := range addrs {
 			ip := addr.Addr()
-			if !e.IsService() && (e.Host == n.Host || isLocal(ip) && (at.ip == "" || at.ip == ip.String())) && at.endpoint < 0 {
+			// The scheduler's name of this node may mean another of its addresses than
+			// the endpoint, and the user's word counts. Loopback addresses keep nodes of
+			// one machine apart.
+			other := isLocal(ip) && n.LocalAddr == "" && !ip.IsLoopback()
+			if !e.IsService() && at.endpoint < 0 && (e.Host == n.Host || isLocal(ip) && (at.ip == "" || at.ip == ip.String()) || other) {
 				at.endpoint = i
-				if at.ip == "" {
+				if at.ip == "" || other && e.Host != n.Host {
 					at.ip = externalAddress(ip, e.Host)
 				}
 			}

@@ -69,6 +69,26 @@ func TestFindAddress(t *testing.T) {
 	}
 }
 
+// TestEndpointOnAnotherInterface checks that a node serves an endpoint that names another
+// address of this machine than the scheduler does, and that nodes of one machine that
+// have loopback addresses stay apart.
+func TestEndpointOnAnotherInterface(t *testing.T) {
+	outside := sourceAddress("192.0.2.7")
+	if outside == "" {
+		t.Skip("this machine has no route to others")
+	}
+	for endpoint, want := range map[string]address{
+		outside:     {outside, outside, 0},
+		"127.0.1.1": {"127.0.1.2", "127.0.1.2", -1},
+		"127.0.1.2": {"127.0.1.2", "127.0.1.2", 0},
+	} {
+		n := spec.Network{Host: "127.0.1.2", Peer: "127.0.1.1", Endpoints: []spec.Endpoint{{Host: endpoint, Port: 29400}}}
+		if got, err := findAddress(t.Context(), &n, nil); err != nil || got != want {
+			t.Errorf("%s: %+v, %v; want %+v", endpoint, got, err, want)
+		}
+	}
+}
+
 // TestAddressOf checks that a name with a loopback address stands for this node only
 // if another node's name has one, too.
 func TestAddressOf(t *testing.T) {

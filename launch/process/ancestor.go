@@ -20,7 +20,8 @@ type Ancestor struct {
 const maxAncestors = 64
 
 // FindAncestor finds the nearest ancestor of this process with the given name (the
-// first 15 bytes of its file's name, /proc/PID/comm). It returns nil if there is none.
+// first 15 bytes of its file's name, /proc/PID/comm). It returns nil if there is none,
+// or if the kernel cannot watch it.
 func FindAncestor(name string) (*Ancestor, error) {
 	proc, pid := procfs{root: "/proc"}, os.Getppid()
 	for range maxAncestors {
@@ -38,6 +39,9 @@ func FindAncestor(name string) (*Ancestor, error) {
 
 func openAncestor(pid int) (*Ancestor, error) {
 	fd, err := unix.PidfdOpen(pid, 0)
+	if errors.Is(err, unix.ENOSYS) || errors.Is(err, unix.EPERM) || errors.Is(err, unix.ESRCH) {
+		return nil, nil // a kernel before 5.3, a filter of system calls, or a process that has just ended
+	}
 	if err != nil {
 		return nil, fmt.Errorf("cannot watch process %d: pidfd_open: %w", pid, err)
 	}

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/gorun/gorun/envprop/ncclenv"
 	"github.com/gorun/gorun/internal/term"
 	"github.com/gorun/gorun/launch/spec/surroundings"
 )
@@ -103,7 +104,7 @@ func (in *input) taskWorkers(found surroundings.Surroundings) bool {
 // allocation and for no other nodes.
 func (in *input) fitting(found surroundings.Surroundings) map[string]surroundings.Value {
 	values := maps.Clone(found.Values)
-	if in.fromUser("local_nodes").given || in.fromUser("standalone").given {
+	if in.fromUser("local_nodes").given || in.isOn("standalone") {
 		delete(values, "nnodes")
 		dropMeeting(values)
 		delete(values, "rdzv_id")
@@ -121,7 +122,13 @@ func (in *input) fitting(found surroundings.Surroundings) map[string]surrounding
 		max = 1
 		dropMeeting(values)
 	case found.Kind == surroundings.Kubernetes:
-	case max == 1 || max > nodes: // this node alone, or a job of several allocations
+		// The index is that of a pod in its Job, and a job may have pods of several
+		// Jobs. A user who says where they meet may mean all of them.
+		if in.fromUser("rdzv_endpoint").given && in.text("rdzv_backend", "").text != string(Static) {
+			dropMeeting(values)
+			delete(values, "rdzv_id")
+		}
+	case max == 1 || max > nodes || found.Kind == surroundings.SlurmBatch: // this node alone, or a job of several allocations or starts
 		dropMeeting(values)
 		if max > 1 {
 			delete(values, "rdzv_id")
@@ -194,6 +201,10 @@ func (in *input) checkAllocation(s *Spec, nnodes value) {
 	if n := s.Surroundings.Restarts; n > 0 && s.Surroundings.IsSlurm() {
 		s.note("Slurm has started this job again %s (SLURM_RESTART_COUNT=%d)", times(n), n)
 	}
+	if in.isOn("standalone") && found.Task.Count > 1 {
+		in.fail("cannot use --standalone: %s has %d tasks on this node, and one of them starts all workers; leave it out, or give --surroundings none to make each task a job of its own",
+			found.Name, found.Task.Count)
+	}
 	if s.Surroundings.Kind == surroundings.None || s.LocalNodes > 0 || in.isOn("standalone") {
 		return
 	}
@@ -219,7 +230,7 @@ func times(n int) string {
 
 // line returns the user's command line for messages.
 func (in *input) line() string {
-	words := append([]string{"gorun"}, in.raw.Line...)
+	words := append([]string{"gorun"}, ncclenv.ShownWords(in.raw.Line)...) // without credentials
 	if text := term.Command(words...); len(text) <= 200 {
 		return text
 	}

@@ -75,6 +75,9 @@ func TestSurroundings(t *testing.T) {
 		{name: "local nodes", around: slurmStep(), flags: flags{"local_nodes": "2"}, used: []string{"nproc-per-node"}, nodes: 2, rank: -1, backend: Gossip},
 		{name: "standalone", around: slurmStep(), flags: flags{"standalone": "1"}, used: []string{"nproc-per-node"}, nodes: 1, backend: Standalone},
 		{name: "a pod whose job says how many", around: pod(), env: env{"GORUN_NNODES": "2"}, used: []string{"node-rank", "rdzv-endpoint", "rdzv-id"}, nodes: 2, rank: 1, backend: Gossip},
+		{name: "pods of several Jobs", around: pod(), env: env{"GORUN_NNODES": "4", "PET_RDZV_ENDPOINT": "train-workers-0-0.train"}, nodes: 4, rank: -1, backend: Gossip},
+		{name: "standalone is off", around: slurmStep(), env: env{"GORUN_STANDALONE": "0"}, used: all, nodes: 4, rank: 1, backend: Gossip},
+		{name: "a batch script that starts one of two nodes", around: batch(2), flags: flags{"nnodes": "2", "rdzv_endpoint": "n1"}, nodes: 2, rank: -1, backend: Gossip},
 		{name: "a pod alone", around: pod(), used: []string{"rdzv-id"}, nodes: 1, backend: Standalone, notes: 1},
 		{name: "a batch script of one node", around: batch(1), used: []string{"rdzv-id"}, nodes: 1, backend: Standalone},
 		{name: "a batch script that means its node", around: batch(2), flags: flags{"nnodes": "1"}, used: []string{"rdzv-id"}, nodes: 1, backend: Standalone, notes: 1},
@@ -162,6 +165,25 @@ func TestSlurmsRestartsAreShown(t *testing.T) {
 func TestForgottenSrun(t *testing.T) {
 	_, err := Raw{Command: []string{"train.py"}, Line: []string{"train.py", "--lr", "1 2"}, Surroundings: found(batch(2))}.Resolve(func(string) (string, bool) { return "", false })
 	if err == nil || !strings.Contains(err.Error(), "`srun gorun train.py --lr '1 2'`") {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestForgottenSrunHidesCredentials checks that the line to type has no credential.
+func TestForgottenSrunHidesCredentials(t *testing.T) {
+	_, err := Raw{Command: []string{"train.py"}, Line: []string{"-x", "HF_TOKEN=hunter2", "train.py"}, Surroundings: found(batch(2))}.Resolve(func(string) (string, bool) { return "", false })
+	if err == nil || strings.Contains(err.Error(), "hunter2") {
+		t.Errorf("%v", err)
+	}
+}
+
+// TestStandaloneTasks checks that tasks of one node are not taken for one job where the
+// user wants each to be alone.
+func TestStandaloneTasks(t *testing.T) {
+	around := slurmStep()
+	around.Task.Count = 4
+	_, err := Raw{Flags: flags{"standalone": "1"}, Command: []string{"train.py"}, Surroundings: found(around)}.Resolve(func(string) (string, bool) { return "", false })
+	if err == nil || !strings.Contains(err.Error(), "--surroundings none") {
 		t.Errorf("%v", err)
 	}
 }

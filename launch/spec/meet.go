@@ -101,8 +101,8 @@ func (in *input) chooseBackend(s *Spec, m meeting) {
 		name = string(Standalone)
 	case m.addr.given || m.portFlag.given:
 		name = string(Static)
-	case in.found.Away != "":
-		in.fail("%s", in.found.Away)
+	case in.found.NoMeeting != "":
+		in.fail("%s", in.found.NoMeeting)
 		return
 	default:
 		in.fail("cannot find the other nodes: with --nnodes above 1 give --rdzv-endpoint HOST[:PORT], or --master-addr and --node-rank")

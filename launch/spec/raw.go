@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/gorun/gorun/launch/spec/surroundings"
-	"github.com/gorun/gorun/worker/contract"
 )
 
 // Raw is a command line before it is resolved.
@@ -109,8 +108,7 @@ func Variable(flag string) string {
 // isNested reports whether a variable is meant for the gorun that started this
 // process as a worker. A worker that starts gorun must not start nodes again.
 func (in *input) isNested(variable string) bool {
-	_, worker := in.lookup(contract.EnvRunID)
-	return worker && strings.HasPrefix(variable, VariablePrefix)
+	return strings.HasPrefix(variable, VariablePrefix) && surroundings.IsNested(surroundings.Lookup(in.lookup))
 }
 
 // list returns the values of a flag that may be given several times. GORUN_<NAME>

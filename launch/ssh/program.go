@@ -24,11 +24,12 @@ const NodeCommand = "ssh-node"
 
 // script finds gorun on a host and executes it. Its arguments are the token, the copy's
 // id, the question, the path of gorun at the user, the version that a gorun must have
-// ("": any), and the size of the copy that comes if none is found ("": none). The script
+// ("": any), and the size of the copy that comes if none is found ("": none). Another user
+// of the host may have made a file at that path, so its owner counts. The script
 // has no ', no \, no ! and no line end, so that each login shell passes it on as it is.
 const script = `c="${XDG_CACHE_HOME:-$HOME/.cache}/gorun/$2/gorun"; ` +
 	`for g in "$c" "$4" "$(command -v gorun)" "$HOME/.local/bin/gorun" "$HOME/go/bin/gorun"; do ` +
-	`if test -f "$g" && test -x "$g"; then ` +
+	`if test -f "$g" && test -x "$g" && if test "$g" = "$4"; then test -O "$g" || test "$(stat -c %u "$g")" = 0; fi; then ` +
 	`if test "$g" = "$c" || test -z "$5" || test "$("$g" version 2>/dev/null)" = "gorun version $5"; then exec "$g" ` + NodeCommand + ` "$3"; fi; ` +
 	`fi; done; ` +
 	`echo; echo "$1 missing $(uname -m)"; ` +

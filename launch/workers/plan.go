@@ -21,6 +21,7 @@ type Plan struct {
 	Places  *place.Plan
 	Folder  string   // for the workers' output; "": no output is kept
 	Dir     string   // the workers' working directory
+	Step    string   // of the scheduler, in which this agent runs; "": none
 	Socket  string   // path of the worker socket; "": there is none
 	Stdin   *os.File // of every worker; nil: /dev/null
 	Tasks   []Task   // by local rank, of the scheduler's tasks in which the workers run; nil: they run in the agent's
@@ -52,7 +53,7 @@ func (p *Plan) Vars(local int, errorFile string) envprop.Vars {
 			MasterAddr: host, MasterPort: n, WorldToken: w.Token,
 		},
 		Devices:   p.Places.Slot(local).Devices,
-		ErrorFile: errorFile, WorkerSocket: p.Socket, NodeAddr: m.Addr,
+		ErrorFile: errorFile, WorkerSocket: p.Socket, NodeAddr: m.Addr, Step: p.Step,
 	}
 	if local < len(p.Tasks) {
 		v.Task, v.Devices.Threads = p.Tasks[local].Env, p.Tasks[local].Threads

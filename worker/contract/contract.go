@@ -25,6 +25,7 @@ const (
 	EnvRound  = "GORUN_ROUND"         // round number, grows with every attempt
 	EnvDevice = "GORUN_DEVICE"        // UUID of the worker's own GPU, if it has one
 	EnvAddr   = "GORUN_NODE_ADDR"     // address of this node that the others reach
+	EnvStep   = "GORUN_STEP"          // step of Slurm or mpirun in which the agent runs, if it does
 	EnvToken  = "GORUN_WORLD_TOKEN"   // shared by the workers of one world, fresh every round
 )
 

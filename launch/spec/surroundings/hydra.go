@@ -18,18 +18,18 @@ func hydra(r *reader, _ Host) Surroundings {
 	s := Surroundings{Kind: Hydra, Name: fmt.Sprintf("Hydra's job of %d processes", size), Values: map[string]Value{}}
 	s.Task = Task{Local: r.optional("MPI_LOCALRANKID", 0, largest, 0), Count: r.number("MPI_LOCALNRANKS", 1, largest)}
 	if text := r.text(pmi.Env); text != "" {
-		met, err := pmi.Parse(text)
+		meeting, err := pmi.Parse(text)
 		if err != nil {
 			r.fail(pmi.Env, "%v", err)
 			return s
 		}
 		const from = "PMI_FD"
-		s.Nodes, s.Task.Key = met.Nodes, fmt.Sprintf("hydra-%s-%d", met.ID, met.Node)
-		s.Values["nnodes"] = Value{strconv.Itoa(met.Nodes), from}
-		s.Values["node_rank"] = Value{strconv.Itoa(met.Node), from}
-		s.Values["rdzv_id"] = Value{met.ID, from}
-		if met.Nodes > 1 {
-			s.Values["rdzv_endpoint"] = Value{met.Endpoint, from}
+		s.Nodes, s.Task.Key = meeting.Nodes, fmt.Sprintf("hydra-%s-%d", meeting.ID, meeting.Node)
+		s.Values["nnodes"] = Value{strconv.Itoa(meeting.Nodes), from}
+		s.Values["node_rank"] = Value{strconv.Itoa(meeting.Node), from}
+		s.Values["rdzv_id"] = Value{meeting.ID, from}
+		if meeting.Nodes > 1 {
+			s.Values["rdzv_endpoint"] = Value{meeting.Endpoint, from}
 		}
 		if s.Task.Count > 1 {
 			s.Values["nproc_per_node"] = Value{strconv.Itoa(s.Task.Count), "MPI_LOCALNRANKS"}

@@ -95,7 +95,7 @@ func (r *reader) openMPIMeeting(s *Surroundings, rank int, host Host) {
 		return
 	}
 	if rank == 0 && away {
-		s.Away = fmt.Sprintf("mpirun runs on %s, and no process of rank 0 is there to meet at: give an address or a name of this node, --rdzv-endpoint %s", head, host.Name)
+		s.NoMeeting = fmt.Sprintf("mpirun runs on %s, and no process of rank 0 is there to meet at: give an address or a name of this node, --rdzv-endpoint %s", head, host.Name)
 		return
 	}
 	s.Values["rdzv_endpoint"] = Value{net.JoinHostPort(head, strconv.Itoa(hashPort(id))), from}

@@ -7,6 +7,10 @@ import (
 	"strings"
 )
 
+// firstReservedStep is the first of Slurm's step ids that are no steps of srun: the
+// interactive step (the shell of salloc), the batch script and others.
+const firstReservedStep = 0xfffffffa
+
 // slurmStep recognises a task of srun. The variables of the step beat those of the
 // job, since a step may have fewer nodes. A heterogeneous step has one list of all
 // its nodes.
@@ -15,6 +19,9 @@ func slurmStep(r *reader, _ Host) Surroundings {
 		return Surroundings{}
 	}
 	job, step := r.slurmJob(), r.text("SLURM_STEP_ID")
+	if n, err := strconv.ParseUint(step, 10, 32); err == nil && n >= firstReservedStep {
+		return Surroundings{}
+	}
 	s := Surroundings{
 		Kind: SlurmStep, Name: fmt.Sprintf("Slurm step %s.%s", short(job), short(step)),
 		Nodes:    r.number("SLURM_STEP_NUM_NODES", 1, largest),
@@ -114,6 +121,10 @@ func (r *reader) slurmWorkers(tasks int) Value {
 			}
 			n += k
 		}
+		// The user may hide GPUs; Slurm itself sets the variable to what it gives.
+		if visible := r.text("CUDA_VISIBLE_DEVICES"); visible != "" && strings.Count(visible, ",")+1 < n {
+			return Value{strconv.Itoa(strings.Count(visible, ",") + 1), "CUDA_VISIBLE_DEVICES"}
+		}
 		if n > 0 {
 			return Value{strconv.Itoa(n), "SLURM_GPUS_ON_NODE"}
 		}
@@ -128,7 +139,7 @@ func (r *reader) slurmWorkers(tasks int) Value {
 // the kernel gives to clients (32768 and above).
 const (
 	firstPort = 16384
-	portCount = 16381 // a prime, so that neighbours do not meet
+	portCount = 16381 // a prime, so that similar numbers give different ports
 )
 
 // slurmPort returns the port at which the nodes of a step meet. Two steps have the

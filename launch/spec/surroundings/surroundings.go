@@ -11,6 +11,8 @@ package surroundings
 import (
 	"fmt"
 	"strconv"
+
+	"github.com/gorun/gorun/worker/contract"
 )
 
 // Kind says which program started gorun.
@@ -48,9 +50,9 @@ type Surroundings struct {
 	Host, Peer string
 	// Task is this process's place among the tasks that were started on this node.
 	Task Task
-	// Away says why the nodes have no place to meet; "": they have one, or nothing says
+	// NoMeeting says why the nodes have no place to meet; "": they have one, or nothing says
 	// where.
-	Away string
+	NoMeeting string
 	// Restarts is how often the scheduler has started this job again.
 	Restarts int
 }
@@ -71,11 +73,32 @@ type Host struct {
 // Lookup reads one environment variable, like os.LookupEnv.
 type Lookup func(name string) (value string, ok bool)
 
-// Find recognises the surroundings. A process that a gorun worker started has none:
-// it is not a node of the outer job.
+// Step names the step of a scheduler or of mpirun in which a process runs; "": none.
+func Step(lookup Lookup) string {
+	if job, _ := lookup("PMIX_NAMESPACE"); job != "" {
+		return job
+	}
+	job, _ := lookup("SLURM_JOB_ID")
+	step, _ := lookup("SLURM_STEP_ID")
+	if job == "" {
+		return ""
+	}
+	return job + "." + step
+}
+
+// IsNested reports whether a worker of gorun started this process in the worker's own
+// step. Such a process is no node of the outer job. A step that a worker starts, by
+// srun or sbatch, inherits the worker's variables and is a job of its own.
+func IsNested(lookup Lookup) bool {
+	run, _ := lookup(contract.EnvRunID)
+	step, _ := lookup(contract.EnvStep)
+	return run != "" && step == Step(lookup)
+}
+
+// Find recognises the surroundings. A process that a gorun worker started has none.
 func Find(lookup Lookup, host Host) (Surroundings, error) {
 	r := &reader{lookup: lookup}
-	if r.has("GORUN_RUN_ID") { // set for every worker
+	if IsNested(lookup) {
 		return Surroundings{}, nil
 	}
 	// Open MPI may start its processes by srun: the inner one comes first.

@@ -28,14 +28,14 @@ const openMPI4 = "PMIX_NAMESPACE=188 OMPI_MCA_orte_hnp_uri=187.0;tcp://127.0.0.1
 
 func TestFind(t *testing.T) {
 	tests := []struct {
-		name   string
-		env    string
-		host   Host
-		kind   Kind
-		nodes  int
-		task   Task
-		away   bool
-		values map[string]string // text (from)
+		name      string
+		env       string
+		host      Host
+		kind      Kind
+		nodes     int
+		task      Task
+		noMeeting bool
+		values    map[string]string // text (from)
 	}{
 		{name: "nothing", env: "PATH=/bin"},
 		{
@@ -71,7 +71,20 @@ func TestFind(t *testing.T) {
 			name: "the shell of salloc", env: "SLURM_JOB_ID=12 SLURM_JOB_NUM_NODES=2", kind: SlurmBatch, nodes: 2, task: Task{0, 1, ""},
 			values: map[string]string{"rdzv_id": "12 (SLURM_JOB_ID)"},
 		},
-		{name: "a worker of gorun in a step", env: step + "GORUN_RUN_ID=12.3"},
+		{name: "a worker of gorun in a step", env: step + "GORUN_RUN_ID=x GORUN_STEP=12.3"},
+		{name: "a worker of gorun without a scheduler", env: "GORUN_RUN_ID=x JOB_COMPLETION_INDEX=2"},
+		{
+			name: "a batch script that a worker submitted", env: "GORUN_RUN_ID=x GORUN_STEP=11.0 SLURM_JOB_ID=12 SLURM_JOB_NUM_NODES=2", kind: SlurmBatch, nodes: 2, task: Task{0, 1, ""},
+			values: map[string]string{"rdzv_id": "12 (SLURM_JOB_ID)"},
+		},
+		{
+			name: "the shell of salloc as a step", env: step + "SLURM_STEP_ID=4294967290", kind: SlurmBatch, nodes: 4, task: Task{0, 1, ""},
+			values: map[string]string{"rdzv_id": "12 (SLURM_JOB_ID)", "nproc_per_node": "8 (SLURM_CPUS_ON_NODE)"},
+		},
+		{
+			name: "a user who hides GPUs", env: "SLURM_JOB_ID=12 SLURM_JOB_NUM_NODES=1 SLURM_PROCID=0 SLURM_GPUS_ON_NODE=8 CUDA_VISIBLE_DEVICES=0,3", kind: SlurmBatch, nodes: 1, task: Task{0, 1, ""},
+			values: map[string]string{"rdzv_id": "12 (SLURM_JOB_ID)", "nproc_per_node": "2 (CUDA_VISIBLE_DEVICES)"},
+		},
 		{
 			name: "a pod with a name", env: "JOB_COMPLETION_INDEX=2", host: Host{"train-2", "train-2.train.default.svc.cluster.local"}, kind: Kubernetes, task: Task{0, 1, ""},
 			values: map[string]string{
@@ -113,7 +126,7 @@ func TestFind(t *testing.T) {
 		},
 		{
 			name: "mpirun of Open MPI 4 whose machine has no process", env: openMPI4 + "OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_SIZE=1", host: Host{Name: "b"},
-			kind: OpenMPI, nodes: 2, task: Task{0, 1, "openmpi-188-187.1;tcp://10.0.0.2:9"}, away: true, values: map[string]string{
+			kind: OpenMPI, nodes: 2, task: Task{0, 1, "openmpi-188-187.1;tcp://10.0.0.2:9"}, noMeeting: true, values: map[string]string{
 				"nnodes": "2 (OMPI_COMM_WORLD_SIZE)", "node_rank": "0 (OMPI_COMM_WORLD_RANK)", "rdzv_id": "188 (PMIX_NAMESPACE)",
 			},
 		},
@@ -149,7 +162,7 @@ func TestFind(t *testing.T) {
 			for name, v := range got.Values {
 				values[name] = v.Text + " (" + v.From + ")"
 			}
-			if got.Kind != tt.kind || got.Nodes != tt.nodes || got.Task != tt.task || (got.Away != "") != tt.away || !maps.Equal(values, tt.values) {
+			if got.Kind != tt.kind || got.Nodes != tt.nodes || got.Task != tt.task || (got.NoMeeting != "") != tt.noMeeting || !maps.Equal(values, tt.values) {
 				t.Errorf("%+v\nwant %s, %d nodes, %+v, %v", got, tt.kind, tt.nodes, tt.task, tt.values)
 			}
 		})
