@@ -143,9 +143,10 @@ func (s *Session) openGossip(ctx context.Context) (backend, error) {
 		k := s.Secret.Key("gossip")
 		return k[:]
 	}
+	opening := true // later this node has the secret, and no part can be added
 	listen := func(l net.Listener) net.Listener {
 		l = s.opts.Pool.Listen(l)
-		if s.opts.Handout == nil {
+		if s.opts.Handout == nil || !opening {
 			return l
 		}
 		share := portshare.New(l)
@@ -168,6 +169,7 @@ func (s *Session) openGossip(ctx context.Context) (backend, error) {
 		OtherKey: func(host string) { s.reportOtherSecret(host, false) },
 		Refused:  func(r rendezvous.Refused) { s.opts.Post(r) },
 	})
+	opening = false
 	if err != nil {
 		b.closePorts()
 		return b, err
