@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/gorun/gorun/internal/term"
 	"github.com/gorun/gorun/launch/console"
 	"github.com/gorun/gorun/launch/metrics"
 	"github.com/gorun/gorun/launch/program"
@@ -62,11 +63,15 @@ const repeatedWithin = 2 * time.Second
 // signalFilter recognises repeated signals.
 type signalFilter struct {
 	within time.Duration // 0: no signal is a repetition
+	person bool          // true: SIGINT is the Ctrl-C of a person, who may repeat it
 	last   map[os.Signal]time.Time
 }
 
 // isRepeated reports whether a signal that comes now repeats an earlier one.
 func (f *signalFilter) isRepeated(sig os.Signal, now time.Time) bool {
+	if f.person && sig == unix.SIGINT {
+		return false
+	}
 	last, seen := f.last[sig]
 	if seen && now.Sub(last) < f.within {
 		return true
@@ -82,7 +87,7 @@ func (f *signalFilter) isRepeated(sig os.Signal, now time.Time) bool {
 // Slurm kills everything after KillWait.
 type slurmLimit struct {
 	on       bool          // Slurm started this agent
-	step     bool          // by srun; else a person may use the shell of salloc
+	step     bool          // by srun; else a person may use the shell of salloc or srun --pty
 	asked    bool          // for KillWait
 	killWait time.Duration // Slurm's default until the answer is there
 	began    time.Time     // when Slurm's first signal came
@@ -151,7 +156,7 @@ func (a *agent) holdDeath(f rendezvous.Failed) bool {
 func (a *agent) watchSignals(ctx context.Context) {
 	var filter signalFilter
 	if a.opts.Spec.Surroundings.IsSlurm() {
-		filter.within = repeatedWithin
+		filter.within, filter.person = repeatedWithin, term.IsTerminal(a.opts.Stdin)
 	}
 	a.wg.Go(func() {
 		keeper := a.opts.Keeper

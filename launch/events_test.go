@@ -12,6 +12,10 @@ import (
 func TestRepeatedSignals(t *testing.T) {
 	begin := time.Now()
 	slurm, user := signalFilter{within: repeatedWithin}, signalFilter{}
+	person := signalFilter{within: repeatedWithin, person: true}
+	if person.isRepeated(syscall.SIGINT, begin) || person.isRepeated(syscall.SIGINT, begin) || person.isRepeated(syscall.SIGTERM, begin) || !person.isRepeated(syscall.SIGTERM, begin) {
+		t.Error("at a terminal only SIGINT counts each time")
+	}
 	for i, tt := range []struct {
 		sig    os.Signal
 		after  time.Duration

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gorun/gorun/internal/smallfile"
+	"github.com/gorun/gorun/internal/term"
 	"github.com/gorun/gorun/launch/logs"
 	"github.com/gorun/gorun/launch/meet"
 	"github.com/gorun/gorun/launch/scratch"
@@ -85,7 +86,7 @@ func (a *agent) prepare(ctx context.Context) (err error) {
 		return err
 	}
 	a.warnWithoutSecret()
-	if a.slurm = (slurmLimit{on: sp.Surroundings.IsSlurm(), step: sp.Surroundings.Kind == surroundings.SlurmStep, killWait: slurm.DefaultKillWait}); a.slurm.on {
+	if a.slurm = (slurmLimit{on: sp.Surroundings.IsSlurm(), step: sp.Surroundings.Kind == surroundings.SlurmStep && !term.IsTerminal(a.opts.Stdin), killWait: slurm.DefaultKillWait}); a.slurm.on {
 		time.AfterFunc(slurm.AskDelay(sp.MaxNodes), func() { a.events.Put(killWaitDue{}) })
 	}
 	time.AfterFunc(statusDelay, func() { a.events.Put(statusDelayElapsed{}) })

@@ -37,7 +37,7 @@ const firstWait = 2 * time.Second
 func NewConsole(w io.Writer, prefix string, terminal *os.File) *Console {
 	c := &Console{prefix: prefix, out: newWriter(w), began: time.Now()}
 	c.limiter = newLimiter(func(line string) { c.Say("%s", line) })
-	if terminal != nil && xterm.IsTerminal(int(terminal.Fd())) && os.Getenv("TERM") != "dumb" {
+	if IsTerminal(terminal) && os.Getenv("TERM") != "dumb" {
 		c.width = func() int {
 			if w, _, err := xterm.GetSize(int(terminal.Fd())); err == nil && w > 20 {
 				return w
@@ -47,6 +47,9 @@ func NewConsole(w io.Writer, prefix string, terminal *os.File) *Console {
 	}
 	return c
 }
+
+// IsTerminal reports whether a file is a terminal.
+func IsTerminal(f *os.File) bool { return f != nil && xterm.IsTerminal(int(f.Fd())) }
 
 // Run writes the console's lines until Close.
 func (c *Console) Run() { c.out.run() }
