@@ -2,8 +2,10 @@ package e2e_test
 
 import (
 	"bytes"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -110,4 +112,15 @@ func (j *job) stamp(file string) time.Time {
 		j.Fatal(err)
 	}
 	return time.Unix(0, ns)
+}
+
+// isStopped reports whether all threads of a process are stopped. A signal stops them
+// one by one.
+func isStopped(pid int) bool {
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	return err == nil && len(threads) > 0 && !slices.ContainsFunc(threads, func(name string) bool {
+		text, err := os.ReadFile(name)
+		_, state, _ := strings.Cut(string(text), ") ")
+		return err != nil || !strings.HasPrefix(state, "T")
+	})
 }

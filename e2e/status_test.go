@@ -100,6 +100,7 @@ func TestStatusWithAStoppedAgent(t *testing.T) {
 		}
 		asking := a.client("status") // which waits until it can be asked
 		signal(syscall.SIGSTOP)
+		eventually(t, shortWait, fmt.Sprintf("all threads of %d stop", pid), func() bool { return isStopped(pid) })
 		s := other.status()
 		if target == 1 { // the coordinator reports it
 			if len(s.Nodes) != 2 || s.Nodes[1].Answered || !strings.Contains(s.Nodes[1].Trouble, "has not answered") || !s.Nodes[0].Answered {
