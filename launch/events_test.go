@@ -13,8 +13,10 @@ func TestRepeatedSignals(t *testing.T) {
 	begin := time.Now()
 	slurm, user := signalFilter{within: repeatedWithin}, signalFilter{}
 	person := signalFilter{within: repeatedWithin, person: true}
-	if person.isRepeated(syscall.SIGINT, begin) || person.isRepeated(syscall.SIGINT, begin) || person.isRepeated(syscall.SIGTERM, begin) || !person.isRepeated(syscall.SIGTERM, begin) {
-		t.Error("at a terminal only SIGINT counts each time")
+	for i, repeat := range []bool{false, true} {
+		if person.isRepeated(syscall.SIGINT, begin) || person.isRepeated(syscall.SIGTERM, begin) != repeat {
+			t.Errorf("signals %d at a terminal: only SIGINT counts each time", i)
+		}
 	}
 	for i, tt := range []struct {
 		sig    os.Signal
