@@ -313,7 +313,9 @@ type (
 	//
 	// The world that was sealed last, by any agent, may leave workers behind. Each of
 	// its members must be a member of World, or be among Here or Lost, or have left
-	// or expired, or have vacated that world's round. A later world of a job is
+	// or expired, or have vacated that world's round. If another agent sealed it for
+	// another job, each must be among Lost, or have left or expired, because a node may
+	// have answered before it took part in that job. A later world of a job is
 	// refused unless the world sealed last is of the same job. If it is not, the job
 	// has ended, and a node that was cut off meanwhile must not run it again.
 	Seal struct {

@@ -118,14 +118,17 @@ func (f *Fence) refusal(r *run, base *record, c rendezvous.Seal) (refused, wait 
 			return fmt.Sprintf("%s at %s has sealed round %d", by, last.Control, last.Round), ""
 		}
 	}
+	another := last.Job != w.Job
+	stale := another && rec.by != f.cfg.Peer.ID // what its members answered may be older than that job
 	var waits []string
 	for _, id := range last.Members {
 		e := r.find(id)
 		switch {
-		case w.Index(id) >= 0 || slices.Contains(c.Here, id) || slices.Contains(c.Lost, id):
-		case e != nil && e.vacated < last.Round:
+		case slices.Contains(c.Lost, id):
+		case !stale && (w.Index(id) >= 0 || slices.Contains(c.Here, id)):
+		case e != nil && (stale || e.vacated < last.Round):
 			waits = append(waits, e.peer.Name)
-		case e == nil && last.Job != w.Job && !f.hub.ended[id]: // no node here would hear of such a node of another job
+		case e == nil && another && !f.hub.ended[id]: // no node here would hear of such a node of another job
 			waits = append(waits, string(id)+", which may still run")
 		}
 	}

@@ -276,6 +276,24 @@ func fencePromises() []testCase {
 				return s.Refused && s.Ended
 			})
 		}},
+		{name: "a seal waits for another job, whatever its nodes answered before", fences: true, play: func(r *Rig) {
+			cs := r.clients(r.Job(1, 1), 2)
+			cs[1].mustSeal(rendezvous.Seal{Serial: 1, World: world("b", 1, 0, cs[1], cs[1]), Here: ids(cs[0])})
+			cs[1].fence.Vacate(0) // between two rounds
+			for i, s := range []rendezvous.Seal{
+				{World: world("a", 1, 0, cs[0], cs[0]), Here: ids(cs[1])},
+				{World: world("a", 1, 0, cs[0], cs...)},
+			} {
+				s.Serial = i + 1
+				if got := cs[0].seal(r.Traits.TTL/2, s); got.OK {
+					r.Errorf("seal %d was done while the other job went on", s.Serial)
+				}
+			}
+			cs[1].fence.Unseal("b", 0)
+			r.Await("the first agent may form a world after that job", func() bool {
+				return cs[0].seal(r.Traits.TTL, rendezvous.Seal{Serial: 3, World: world("a", 1, 0, cs[0], cs...)}).OK
+			})
+		}},
 		releases("vacates", false, func(_ *Rig, c *client) { c.fence.Vacate(0) }),
 		releases("leaves", false, func(_ *Rig, c *client) {
 			c.stop()
