@@ -16,6 +16,15 @@ RACE ?= ./rendezvous/... ./launch/... ./worker/... ./envprop/... ./internal/...
 # does not keep up.
 ALONE := /rendezvous/etcd$$|/e2e$$
 
+# RERUN is the path of gotestsum, if a test that fails is to be played once more, by
+# itself: CI's machine may stand still for seconds. A data race is never played again,
+# nor are more than three failures. $(BIN)/flaky-* names what passed only then.
+RERUN ?=
+
+# go-test runs go test with the flags $1 on the packages $2.
+go-test = $(if $(RERUN),$(RERUN) --format pkgname --rerun-fails=1 --rerun-fails-max-failures=3 \
+	--rerun-fails-abort-on-data-race --rerun-fails-report=$(BIN)/flaky-$$$$.txt --packages="$2" -- $1,$(GO) test $1 $2)
+
 FUZZTIME  ?= 10s
 BENCHARGS ?=
 
@@ -55,8 +64,8 @@ test: test-deps ## every test (installs Debian packages first when root)
 			'cd $$0 && $(GO) build -v $$($(GO) list -test -deps -f "$$BUILT" ./... $$(grep -o ^tool go.mod))' $$m || exit 1; \
 	done
 	@for m in $(NESTED); do echo "== $$m"; $(GO) -C $$m test $(TESTFLAGS) ./... || exit 1; done
-	$(GO) test -count=1 $(TESTFLAGS) $$($(GO) list ./... | grep -v -E '$(ALONE)')
-	$(GO) test -p 1 -count=1 $(TESTFLAGS) $$($(GO) list ./... | grep -E '$(ALONE)')
+	$(call go-test,-count=1 $(TESTFLAGS),$$($(GO) list ./... | grep -v -E '$(ALONE)'))
+	$(call go-test,-p 1 -count=1 $(TESTFLAGS),$$($(GO) list ./... | grep -E '$(ALONE)'))
 
 test-deps:
 	@scripts/install-test-deps.sh
@@ -64,8 +73,8 @@ test-deps:
 # The fleets over etcd run without the race detector: with it, two cores do not
 # keep up with leases. The same cases are played in memory and over gossip.
 race: test-deps ## the concurrent packages under the race detector
-	$(GO) test -race $(TESTFLAGS) $$($(GO) list $(RACE) | grep -v -E '$(ALONE)')
-	$(GO) test -race -skip '^TestEtcdConformance' $(TESTFLAGS) ./rendezvous/etcd
+	$(call go-test,-race $(TESTFLAGS),$$($(GO) list $(RACE) | grep -v -E '$(ALONE)'))
+	$(call go-test,-race -skip '^TestEtcdConformance' $(TESTFLAGS),./rendezvous/etcd)
 
 lint: $(BIN)/gofumpt $(BIN)/staticcheck ## formatting, go vet, staticcheck
 	@out=$$($(BIN)/gofumpt -l .) || exit 1; \
@@ -78,6 +87,9 @@ $(BIN)/gofumpt: tools/go.mod
 
 $(BIN)/staticcheck: tools/go.mod
 	$(GO) -C tools build -o ../$@ honnef.co/go/tools/cmd/staticcheck
+
+$(BIN)/gotestsum: tools/go.mod
+	$(GO) -C tools build -o ../$@ gotest.tools/gotestsum
 
 fuzz-smoke: ## every Fuzz function for $(FUZZTIME)
 	@GO="$(GO)" scripts/fuzz-smoke.sh $(FUZZTIME)

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gorun/gorun/internal/porttest"
 	"github.com/gorun/gorun/rendezvous/etcd/etcdtest"
 )
 
@@ -23,7 +24,7 @@ func TestEtcdErrorsNameTheEndpoint(t *testing.T) {
 	locked := etcdtest.Start(t, etcdtest.Options{User: "u", Password: "p", Prefix: "/other/"})
 	web := httptest.NewServer(http.NotFoundHandler())
 	t.Cleanup(web.Close)
-	shut := fmt.Sprintf("127.0.0.1:%d", freePort(t))
+	shut := fmt.Sprintf("127.0.0.1:%d", porttest.Free(t, ""))
 	silent := etcdtest.NewProxy(t, plain.Endpoints()[0])
 	silent.Cut()
 	p, s, l, w := plain.Endpoints()[0], secure.Endpoints()[0], locked.Endpoints()[0], strings.TrimPrefix(web.URL, "http://")

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/gorun/gorun/internal/porttest"
 )
 
 // TestMetricsAddr checks what a cluster sees of an agent that waits, whose workers run, and
@@ -16,7 +18,7 @@ import (
 func TestMetricsAddr(t *testing.T) {
 	t.Parallel()
 	j := newJob(t, "--max-restarts", "1")
-	at := fmt.Sprintf("127.0.0.1:%d", freePort(t))
+	at := fmt.Sprintf("127.0.0.1:%d", porttest.Free(t, ""))
 	get := func(path string) (code int, body string) {
 		r, err := http.Get("http://" + at + path)
 		if err != nil {

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/gorun/gorun/internal/porttest"
 )
 
 // mpiLauncher starts gorun on two nodes that are both this machine.
@@ -120,7 +122,7 @@ func TestMPIRunElsewhere(t *testing.T) {
 		t.Errorf("code %d, want 2 and what to type\n%s", code, errs)
 	}
 	j = newJob(t)
-	args = append(args, "-x", "GORUN_RDZV_ENDPOINT=127.0.0.1:"+fmt.Sprint(freePort(t)))
+	args = append(args, "-x", "GORUN_RDZV_ENDPOINT=127.0.0.1:"+fmt.Sprint(porttest.Free(t, "")))
 	if code, _, errs := l.run(j, args, "true"); code != 0 {
 		t.Errorf("with an endpoint: code %d\n%s", code, errs)
 	}

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/gorun/gorun/internal/porttest"
 )
 
 // ports are the sockets at which a process can be reached.
@@ -68,7 +70,7 @@ func parseAddr(s string) (netip.AddrPort, error) {
 // endpoint, lies in it.
 func TestPortRange(t *testing.T) {
 	t.Parallel()
-	lo := freeRange(t, 20)
+	lo := porttest.Row(t, "", 20)
 	j := newJob(t, "--port-range", fmt.Sprintf("%d-%d", lo, lo+19))
 	agents := j.nodes(2, sh(`echo up $MASTER_PORT; while [ ! -e $E2E_DIR/go ]; do sleep 0.05; done`)...)
 	for _, a := range agents {
@@ -97,30 +99,13 @@ func TestPortRange(t *testing.T) {
 // TestPortRangeFull checks that a range without room is an error that says so.
 func TestPortRangeFull(t *testing.T) {
 	t.Parallel()
-	lo := freeRange(t, 1)
+	lo := porttest.Row(t, "", 1)
 	j := newJob(t, "--port-range", fmt.Sprintf("%d-%d", lo, lo))
 	a := j.node(1, "2", sh("exit 0")...)
 	if code := a.wait(longWait); code == 0 {
 		t.Error("exit code 0")
 	}
 	j.wantCause(j.agents, fmt.Sprintf("%d-%d", lo, lo), "all are taken")
-}
-
-// freeRange returns the first of n free ports in a row.
-func freeRange(t testing.TB, n int) int {
-	t.Helper()
-	for range 100 {
-		lo := freePort(t)
-		row := true
-		for range n - 1 {
-			row = row && freePort(t) < lo+n
-		}
-		if row {
-			return lo
-		}
-	}
-	t.Fatal("no row of free ports")
-	return 0
 }
 
 // touch makes a file in the job's folder, for workers that wait for it.

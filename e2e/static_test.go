@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/gorun/gorun/internal/porttest"
 )
 
 // static starts n agents with torchrun's static flags.
@@ -147,7 +149,7 @@ func TestMasterOfOneNode(t *testing.T) {
 			t.Run(flags+addr, func(t *testing.T) {
 				t.Parallel()
 				j := newJob(t, strings.Fields(flags)...)
-				port := fmt.Sprint(freePort(t))
+				port := fmt.Sprint(porttest.Free(t, ""))
 				a := j.run("a", "--master-addr", addr, "--master-port", port, "--no-python", "bash", "-c",
 					`echo at $MASTER_ADDR:$MASTER_PORT; exec 3<>/dev/tcp/$MASTER_ADDR/$MASTER_PORT`)
 				j.wantExit(longWait, 0, a)

@@ -258,7 +258,7 @@ func TestAskWaits(t *testing.T) {
 	makeSecret(t, stranger)
 	other := stranger.serve(t)
 	second := newNode(t, "1.0", "alice", "", false)
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
 	defer cancel()
 	if _, err := second.Ask(ctx, []string{at, other}, -1); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "no gorun answers there") {
 		t.Errorf("a program that is no gorun: %v", err)

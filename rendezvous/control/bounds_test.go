@@ -23,7 +23,7 @@ func TestSlowReader(t *testing.T) {
 	for range 2*maxQueued + 2000 {
 		b.p.Send(in, big)
 	}
-	if d := time.Since(began); d > 5*time.Second {
+	if d := time.Since(began); d > 30*time.Second {
 		t.Errorf("sending took %v", d)
 	}
 	if c := await(b, func(c rendezvous.Closed) bool { return c.Conn == in }); !c.Silent {

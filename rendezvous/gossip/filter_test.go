@@ -165,7 +165,7 @@ func TestNamesAreBounded(t *testing.T) {
 	if reply, err := io.ReadAll(c); err != nil || !bytes.HasPrefix(reply, []byte{pushPullMsg}) {
 		t.Errorf("a state in bounds is answered with %.40q (%v)", reply, err)
 	}
-	eventually(t, 5*time.Second, func() bool { return len(home.peers().All) >= 100 }, func() string {
+	eventually(t, 30*time.Second, func() bool { return len(home.peers().All) >= 100 }, func() string {
 		return fmt.Sprintf("only %d of the first hundred are known", len(home.peers().All))
 	})
 	known := func() (n int, kept bool) {

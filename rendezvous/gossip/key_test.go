@@ -52,7 +52,7 @@ func TestAgentWithAnotherKeyIsRefused(t *testing.T) {
 			first := open(t, c)
 			c, _ = keyed(key.other, 2, at)
 			wantForeign(t, open(t, c), at+" has another secret (or none), or is of another run; give every node of a job the same --secret-file and --rdzv-id, and every job a port of its own")
-			eventually(t, 5*time.Second, func() bool { return reported.has("127.0.0.2") || reported.has("127.0.0.1") }, func() string { return "Config.OtherKey was not called" })
+			eventually(t, 30*time.Second, func() bool { return reported.has("127.0.0.2") || reported.has("127.0.0.1") }, func() string { return "Config.OtherKey was not called" })
 			c, none := keyed(key.job, 3, at)
 			member := open(t, c)
 			meet(t, first, member)

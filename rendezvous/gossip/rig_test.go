@@ -4,10 +4,12 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/gorun/gorun/internal/porttest"
 	"github.com/gorun/gorun/rendezvous"
 	"github.com/hashicorp/memberlist"
 )
@@ -103,13 +105,8 @@ func meet(t *testing.T, as ...*agent) {
 	}
 }
 
-// freePort returns a port at which nothing listens now, over TCP or UDP.
-func freePort(t testing.TB, addr string) string {
+// freePort returns an address at which nothing listens, over TCP or UDP.
+func freePort(t testing.TB, host string) string {
 	t.Helper()
-	l, err := net.Listen("tcp", addr+":0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
+	return net.JoinHostPort(host, strconv.Itoa(porttest.Free(t, host)))
 }
