@@ -43,7 +43,6 @@ func RunWorkers(ctx context.Context, self Self, arrival time.Duration) error {
 		return err
 	}
 	defer table.Close()
-	process.RaiseFiles()
 	h := &host{Self: self, conn: c, table: table, procs: map[int]*process.Process{}}
 	cpus, cores := allowed()
 	hello := message{Kind: kindHello, Local: self.Local, PID: os.Getpid(), Env: self.Env, CPUs: cpus, Cores: cores}

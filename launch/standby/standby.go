@@ -12,6 +12,7 @@
 package standby
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -37,9 +38,30 @@ func address(key string) string {
 // maxCode bounds the text of an exit code and its line break, in bytes.
 const maxCode = 4
 
+// otherCommand is sent in the place of an exit code to a task whose command line
+// differs from the leader's.
+const otherCommand = "?\n"
+
+// commandTime bounds sending and reading a digest, between processes of one node.
+const commandTime = 10 * time.Second
+
+// Group names the tasks of one node. All must have the same command line, because the
+// leader starts the workers of all of them.
+type Group struct {
+	Key     string
+	Command []string
+}
+
+// digest returns what a task sends first: a hash of its command line.
+func (g Group) digest() []byte {
+	sum := sha256.Sum256([]byte(strings.Join(g.Command, "\x00")))
+	return sum[:]
+}
+
 // Leader is the task that runs the agent.
 type Leader struct {
 	listener *net.UnixListener
+	digest   []byte
 	tasks    int // that stand by
 	wg       sync.WaitGroup
 
@@ -49,12 +71,12 @@ type Leader struct {
 }
 
 // Lead listens for the other tasks of a node: tasks of them.
-func Lead(key string, tasks int) (*Leader, error) {
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: address(key), Net: "unix"})
+func Lead(g Group, tasks int) (*Leader, error) {
+	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: address(g.Key), Net: "unix"})
 	if err != nil {
 		return nil, fmt.Errorf("cannot listen for the %d other tasks of this node: %w", tasks, err)
 	}
-	return &Leader{listener: l, tasks: tasks, changed: make(chan struct{})}, nil
+	return &Leader{listener: l, digest: g.digest(), tasks: tasks, changed: make(chan struct{})}, nil
 }
 
 // Serve accepts the other tasks until End.
@@ -65,11 +87,26 @@ func (l *Leader) Serve() {
 			if err != nil {
 				return
 			}
-			if !isSameUser(c) || !l.add(c) {
+			if !isSameUser(c) || !l.isSameCommand(c) || !l.add(c) {
 				c.Close()
 			}
 		}
 	})
+}
+
+// isSameCommand reports whether the task at the other end has the leader's command
+// line. It answers one that has not.
+func (l *Leader) isSameCommand(c *net.UnixConn) bool {
+	_ = c.SetDeadline(time.Now().Add(commandTime))
+	theirs := make([]byte, len(l.digest))
+	if _, err := io.ReadFull(c, theirs); err != nil {
+		return false
+	}
+	if !bytes.Equal(theirs, l.digest) {
+		_, _ = io.WriteString(c, otherCommand)
+		return false
+	}
+	return c.SetDeadline(time.Time{}) == nil
 }
 
 // add keeps a connection. It reports false if all tasks have connected already.
@@ -111,12 +148,13 @@ func (l *Leader) End(code int, wait time.Duration) (missing int) {
 var (
 	ErrNoLeader   = errors.New("the first task of this node does not run gorun")
 	ErrLeaderLost = errors.New("the first task of this node, which runs the workers, was killed")
+	ErrCommand    = errors.New("this task's command line differs from that of the first task of this node, which starts all workers of the node: give all tasks of a node the same one")
 )
 
-// Wait waits for the leader of a key and returns its exit code. The leader must come
+// Wait waits for the leader of a group and returns its exit code. The leader must come
 // within the time arrival; then connected is called.
-func Wait(ctx context.Context, key string, arrival time.Duration, connected func()) (code int, err error) {
-	c, err := dial(ctx, key, arrival)
+func Wait(ctx context.Context, g Group, arrival time.Duration, connected func()) (code int, err error) {
+	c, err := dial(ctx, g.Key, arrival)
 	if err != nil {
 		return 0, err
 	}
@@ -126,9 +164,16 @@ func Wait(ctx context.Context, key string, arrival time.Duration, connected func
 	if !isSameUser(c) {
 		return 0, errors.New("a process of another user has the address of this node's first task")
 	}
+	_ = c.SetWriteDeadline(time.Now().Add(commandTime))
+	if _, err := c.Write(g.digest()); err != nil {
+		return 0, ErrLeaderLost
+	}
 	text, err := io.ReadAll(io.LimitReader(c, maxCode+1))
 	if ctx.Err() != nil {
 		return 0, context.Cause(ctx)
+	}
+	if string(text) == otherCommand {
+		return 0, ErrCommand
 	}
 	line, complete := strings.CutSuffix(string(text), "\n")
 	code, parseErr := strconv.Atoi(line)

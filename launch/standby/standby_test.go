@@ -10,10 +10,14 @@ import (
 
 func key(t *testing.T) string { return fmt.Sprintf("%s-%d", t.Name(), time.Now().UnixNano()) }
 
+func group(t *testing.T) Group {
+	return Group{Key: key(t), Command: []string{"gorun", "train.py"}}
+}
+
 // TestTasksEndWithTheLeadersCode checks that every task gets the code, also a task
 // that starts after the job has ended.
 func TestTasksEndWithTheLeadersCode(t *testing.T) {
-	k := key(t)
+	k := group(t)
 	l, err := Lead(k, 3)
 	if err != nil {
 		t.Fatal(err)
@@ -43,7 +47,7 @@ func TestTasksEndWithTheLeadersCode(t *testing.T) {
 }
 
 func TestTaskThatNeverComes(t *testing.T) {
-	l, err := Lead(key(t), 1)
+	l, err := Lead(group(t), 1)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +58,7 @@ func TestTaskThatNeverComes(t *testing.T) {
 }
 
 func TestNoLeader(t *testing.T) {
-	if _, err := Wait(t.Context(), key(t), time.Millisecond, func() {}); !errors.Is(err, ErrNoLeader) {
+	if _, err := Wait(t.Context(), group(t), time.Millisecond, func() {}); !errors.Is(err, ErrNoLeader) {
 		t.Errorf("%v", err)
 	}
 }
@@ -62,7 +66,7 @@ func TestNoLeader(t *testing.T) {
 // TestLeaderLost checks that a task ends when the leader's connections close without
 // a code.
 func TestLeaderLost(t *testing.T) {
-	k := key(t)
+	k := group(t)
 	l, err := Lead(k, 1)
 	if err != nil {
 		t.Fatal(err)
@@ -84,7 +88,7 @@ func TestLeaderLost(t *testing.T) {
 
 // TestWaitEndsWithItsContext checks that a task does not outlive its step.
 func TestWaitEndsWithItsContext(t *testing.T) {
-	k := key(t)
+	k := group(t)
 	l, err := Lead(k, 1)
 	if err != nil {
 		t.Fatal(err)
@@ -102,5 +106,34 @@ func TestWaitEndsWithItsContext(t *testing.T) {
 	cancel(over)
 	if err := <-got; !errors.Is(err, over) {
 		t.Errorf("%v", err)
+	}
+}
+
+// TestTaskWithAnotherCommand checks that a task whose command line differs ends at once
+// with an error, and that its place stays free for a task of the group.
+func TestTaskWithAnotherCommand(t *testing.T) {
+	k := group(t)
+	l, err := Lead(k, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Serve()
+	other := Group{Key: k.Key, Command: []string{"gorun", "eval.py"}}
+	if _, err := Wait(t.Context(), other, time.Minute, func() {}); !errors.Is(err, ErrCommand) {
+		t.Errorf("%v", err)
+	}
+	got := make(chan int, 1)
+	go func() {
+		code, err := Wait(t.Context(), k, time.Minute, func() {})
+		if err != nil {
+			t.Error(err)
+		}
+		got <- code
+	}()
+	if missing := l.End(3, time.Minute); missing != 0 {
+		t.Errorf("%d tasks are missing", missing)
+	}
+	if code := <-got; code != 3 {
+		t.Errorf("code %d", code)
 	}
 }

@@ -3,6 +3,7 @@ package surroundings
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -62,7 +63,7 @@ func slurmStep(r *reader, _ Host) Surroundings {
 
 // slurmBatch recognises a batch script and the shell of salloc: a process that has
 // an allocation and is no task of a step.
-func slurmBatch(r *reader, _ Host) Surroundings {
+func slurmBatch(r *reader, host Host) Surroundings {
 	if !r.has("SLURM_JOB_ID") || !r.has("SLURM_JOB_NUM_NODES") {
 		return Surroundings{}
 	}
@@ -77,6 +78,12 @@ func slurmBatch(r *reader, _ Host) Surroundings {
 	s.Nodes = s.Allocated
 	if r.has("SLURM_PROCID") { // not in the shell of salloc, which may run on a login node
 		s.Values["nproc_per_node"] = r.slurmWorkers(1)
+	} else if hosts, err := ParseHosts(r.text("SLURM_JOB_NODELIST")); err == nil && len(hosts) > 0 && host.Name != "" {
+		name, _, _ := strings.Cut(host.Name, ".")
+		s.Elsewhere = !slices.ContainsFunc(hosts, func(h string) bool {
+			h, _, _ = strings.Cut(h, ".")
+			return h == name
+		})
 	}
 	return s
 }

@@ -45,6 +45,9 @@ type Surroundings struct {
 	// words that start a program on all of them; 0: unknown.
 	Allocated int
 	Srun      string
+	// Elsewhere reports that Slurm gave other nodes to the job than this one, as in the
+	// shell of salloc on a login node.
+	Elsewhere bool
 	// Host is the scheduler's name of this node, and Peer that of another node of the
 	// job; "": unknown, or there is none.
 	Host, Peer string

@@ -239,6 +239,27 @@ func TestSlurmAllocation(t *testing.T) {
 	}
 }
 
+// TestElsewhere checks that the shell of salloc on a host that the job has not is
+// recognised, and that a batch script never is one.
+func TestElsewhere(t *testing.T) {
+	job := "SLURM_JOB_ID=12 SLURM_JOB_NUM_NODES=1 SLURM_JOB_NODELIST=n[1-2] "
+	for _, tt := range []struct {
+		env, host string
+		want      bool
+	}{
+		{job, "login", true},
+		{job, "n2.cluster.example", false},
+		{job, "", false},
+		{job + "SLURM_PROCID=0 SLURM_CPUS_ON_NODE=1", "login", false},
+		{"SLURM_JOB_ID=12 SLURM_JOB_NUM_NODES=1", "login", false},
+	} {
+		s, err := Find(env(tt.env), Host{Name: tt.host})
+		if err != nil || s.Kind != SlurmBatch || s.Elsewhere != tt.want {
+			t.Errorf("%s on %q: %+v, %v; want elsewhere %v", tt.env, tt.host, s, err, tt.want)
+		}
+	}
+}
+
 func FuzzHeads(f *testing.F) {
 	f.Add("1.0;tcp://10.0.0.1,172.17.0.1:52059;tcp6://[fd00::1]:1")
 	f.Add("prterun-a-b-12@1")
