@@ -1,14 +1,18 @@
 package main
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"slices"
 
 	"github.com/gorun/gorun/launch/diagnose"
+	"github.com/gorun/gorun/launch/flight"
 	"github.com/spf13/cobra"
 )
 
@@ -21,17 +25,22 @@ type explainOptions struct {
 func newExplainCommand() *cobra.Command {
 	var o explainOptions
 	cmd := &cobra.Command{
-		Use:   "explain [flags] [LOG...|-]",
+		Use:   "explain [flags] [LOG|DIR...|-]",
 		Short: "Say why a job failed, from what it printed",
 		Long: `Read the output of a failed job (of gorun, torchrun, srun, kubectl logs, docker
 compose; NCCL's log files; gzip is unpacked) and say which line is the root
 cause, which rank and host are to blame, what to do, and why the other errors
-are only consequences. Without LOG, or with -, standard input is read.
+are only consequences. Without LOG, or with -, standard input is read. Of a
+folder, all files are read.
+
+Dumps of PyTorch's flight recorder (TORCH_FR_DUMP_TEMP_FILE) say which rank did
+not call what the others wait for, and at which line each of them is.
 
 The exit code is 0 when the logs could be read, whatever is in them, else 2.`,
 		Example: `  gorun explain job.log
   kubectl logs --prefix -l job=train --tail=-1 | gorun explain
-  gorun explain --json logs/attempt_0/*/stderr.log`,
+  gorun explain --json logs/attempt_0/*/stderr.log
+  gorun explain logs                  # a folder: logs and dumps`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if o.logs = args; len(args) == 0 {
 				o.logs = []string{"-"}
@@ -45,9 +54,13 @@ The exit code is 0 when the logs could be read, whatever is in them, else 2.`,
 
 // runExplain reads the logs and prints the findings.
 func runExplain(ctx context.Context, o *explainOptions, std streams) error {
-	s := diagnose.NewScanner()
-	for _, name := range slices.Compact(o.logs) {
-		if err := readLog(ctx, s, std, name); err != nil {
+	e := explainer{scanner: diagnose.NewScanner(), std: std}
+	names, err := filesOf(o.logs)
+	if err != nil {
+		return usagef("%w", err)
+	}
+	for _, name := range slices.Compact(names) {
+		if err := e.read(ctx, name); err != nil {
 			var path *os.PathError
 			if errors.As(err, &path) {
 				err = path.Err // the message names the file once
@@ -55,29 +68,107 @@ func runExplain(ctx context.Context, o *explainOptions, std streams) error {
 			return usagef("cannot read %s: %w", name, err)
 		}
 	}
-	for _, name := range s.NotText() {
+	for _, name := range e.scanner.NotText() {
 		fmt.Fprintf(std.err, "gorun: %s is not text: give gorun explain the output of a job\n", name)
 	}
+	findings := append(hangFindings(flight.Compare(e.dumps)), e.scanner.Findings()...)
+	if len(e.dumps) > 0 && len(findings) == 0 {
+		fmt.Fprintf(std.err, "gorun: in %d dumps of the flight recorder no call waits\n", len(e.dumps))
+	}
 	if !o.json {
-		return diagnose.WriteText(std.out, s.Findings())
+		return diagnose.WriteText(std.out, findings)
 	}
 	enc := json.NewEncoder(std.out)
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
-	return enc.Encode(append([]diagnose.Finding{}, s.Findings()...)) // [], not null
+	return enc.Encode(append([]diagnose.Finding{}, findings...)) // [], not null
 }
 
-func readLog(ctx context.Context, s *diagnose.Scanner, std streams, name string) error {
-	if name == "-" {
-		if isTerminal(std.in) {
-			fmt.Fprintln(std.err, "gorun: reading standard input up to Ctrl-D; to read a file: gorun explain job.log")
+// maxFiles bounds the files of a folder.
+const maxFiles = 10_000
+
+// filesOf puts the regular files of a folder in its place.
+func filesOf(names []string) ([]string, error) {
+	var all []string
+	for _, name := range names {
+		if info, err := os.Stat(name); name == "-" || err != nil || !info.IsDir() {
+			all = append(all, name)
+			continue
 		}
-		return s.Read(ctx, diagnose.Log{Name: name, Rank: -1, Local: -1}, std.in)
+		err := filepath.WalkDir(name, func(path string, d fs.DirEntry, err error) error {
+			if err != nil {
+				return err
+			}
+			if d.Type().IsRegular() {
+				all = append(all, path)
+			}
+			if len(all) > maxFiles {
+				return fmt.Errorf("%s has more than %d files: name those of the failed job", name, maxFiles)
+			}
+			return nil
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}
+
+// explainer reads logs and dumps.
+type explainer struct {
+	scanner *diagnose.Scanner
+	dumps   []flight.Dump
+	std     streams
+}
+
+func (e *explainer) read(ctx context.Context, name string) error {
+	if name == "-" {
+		if isTerminal(e.std.in) {
+			fmt.Fprintln(e.std.err, "gorun: reading standard input up to Ctrl-D; to read a file: gorun explain job.log")
+		}
+		return e.scanner.Read(ctx, diagnose.Log{Name: name, Rank: -1, Local: -1}, e.std.in)
 	}
 	f, err := os.Open(name)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	return s.Read(ctx, diagnose.LogOf(name), f)
+	in := bufio.NewReader(f)
+	if front, _ := in.Peek(3); !flight.IsDump(front) {
+		return e.scanner.Read(ctx, diagnose.LogOf(name), in)
+	}
+	d, err := flight.Read(name, in)
+	if err != nil {
+		return fmt.Errorf("it looks like a dump of PyTorch's flight recorder, and %w", err)
+	}
+	e.dumps = append(e.dumps, d)
+	return nil
+}
+
+// hangFindings returns what dumps of a flight recorder show as findings.
+func hangFindings(verdicts []flight.Verdict) []diagnose.Finding {
+	var all []diagnose.Finding
+	for _, v := range verdicts {
+		f := diagnose.Finding{
+			ID: "X-HANG", Row: "flight recorder", Severity: diagnose.SeverityCause, Rank: -1, Local: -1, File: "flight recorder",
+			Text: "dumps of PyTorch's flight recorder", Meaning: v.String(), Count: 1,
+			Fix: "find what keeps that rank from the call: a branch, an input or an exception that only it has",
+		}
+		for _, s := range v.Suspects {
+			f.Ranks = append(f.Ranks, s.Rank)
+		}
+		if len(f.Ranks) > 0 {
+			f.Rank = f.Ranks[0]
+		}
+		switch {
+		case v.Follows:
+			f.Severity = diagnose.SeverityConsequence
+		case v.Kind == flight.Stuck:
+			f.Fix = "look at the GPUs and the network of these ranks: all of them made the call (gorun check; dmesg for Xid lines)"
+		case v.Kind == flight.Silent:
+			f.Fix = "read that rank's own output: it has ended, or its process does not run"
+		}
+		all = append(all, f)
+	}
+	return all
 }

@@ -29,6 +29,10 @@ func TestExplainCommand(t *testing.T) {
 	if err := os.WriteFile(log, []byte(oomLog), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	broken := filepath.Join(t.TempDir(), "dump_0")
+	if err := os.WriteFile(broken, []byte("\x80\x02}q\x00("), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		in   string
 		args []string
@@ -43,9 +47,13 @@ func TestExplainCommand(t *testing.T) {
 		{"\x7fELF\x02\x01\x01" + strings.Repeat("\x00\x03\x00\x10", 500), nil, 0, "gorun: - is not text: give gorun explain the output of a job\n"},
 		{"\x7fELF\x02\x01\x01" + strings.Repeat("\x00\x03\x00\x10", 500), []string{"--json"}, 0, "[]\n"},
 		{"", []string{filepath.Join(dir, "none")}, 2, ""},
-		{"", []string{log, dir}, 2, ""},
+		{"", []string{dir}, 0, log + ":1: "},
+		{"", []string{"testdata/flight"}, 0, "Root cause: rank 1 did not call all_reduce [4] Float, number 6 of default_pg, in which rank 0 waits (step (train.py:14)); its last call there was all_reduce [4] Float, number 5 (step (train.py:12)) [X-HANG]\n  blame: rank 1\n"},
+		{"", []string{"testdata/flight/dump_1"}, 0, "nothing found"},
+		{"", []string{"testdata/flight/dump_0", "--json"}, 0, `"rank": 1`},
+		{"", []string{broken}, 2, ""},
 		{"", []string{"--jason"}, 2, ""},
-		{"", []string{"--help"}, 0, "gorun explain [flags] [LOG...|-]"},
+		{"", []string{"--help"}, 0, "gorun explain [flags] [LOG|DIR...|-]"},
 	} {
 		code, out := explained(c.in, c.args...)
 		if code != c.code || !strings.Contains(out, c.want) {

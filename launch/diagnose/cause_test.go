@@ -130,12 +130,15 @@ func TestHandledErrorIsDoubtful(t *testing.T) {
 // of its own, which points to its stdout.
 func TestEndWithoutStderr(t *testing.T) {
 	const fields = "Root Cause (first observed failure):\n[0]:\n  time      : 2026-11-21_16:39:58\n  host      : node2\n%s  rank      : 3 (local_rank: 1)\n  exitcode  : 1 (pid: 78973)\n  error_file: <N/A>\n%s" +
-		"============================================================\ngorun: rank 3 on node2 (10.0.0.2), pid 78973 exited with code 1; exit code 1\n"
+		"============================================================\n"
+	const last = "gorun: rank 3 on node2 (10.0.0.2), pid 78973 exited with code 1; exit code 1\n"
 	const node, words = "  node      : 1 (10.0.0.2)\n", "  stderr    : loading\n"
 	for _, c := range []struct{ name, log, row string }{
-		{"gorun's report", fmt.Sprintf(fields, node, ""), rowNoStderr},
-		{"... with stderr", fmt.Sprintf(fields, node, words), rowLastLine},
-		{"torchrun's report", fmt.Sprintf(fields, "", ""), rowNoReason},
+		{"gorun's report", fmt.Sprintf(fields, "", "") + node + last, rowNoStderr},
+		{"gorun's report with stderr", fmt.Sprintf(fields, "", "") + node + words + last, rowLastLine},
+		{"an older gorun's report", fmt.Sprintf(fields, node, "") + last, rowNoStderr},
+		{"... with stderr", fmt.Sprintf(fields, node, words) + last, rowLastLine},
+		{"torchrun's report", fmt.Sprintf(fields, "", "") + "next job\n", rowNoReason},
 	} {
 		if found := scan(t, "job.log", c.log); len(found) != 1 || found[0].Row != c.row || found[0].blamed() != "rank 3 on node2" {
 			t.Errorf("%s: want %s, got %+v", c.name, c.row, found)
@@ -174,9 +177,9 @@ func TestBinaryLogsAreNamed(t *testing.T) {
 // reason of its exit code, in the worker's output and in gorun's report.
 func TestLastLineIsTheReason(t *testing.T) {
 	t.Parallel()
-	const fields = "Root Cause (first observed failure):\n[0]:\n  time      : 2026-11-21_16:39:58\n  host      : node2\n  node      : 1 (10.0.0.2)\n" +
-		"  rank      : 3 (local_rank: 1)\n  exitcode  : 1 (pid: 78973)\n  logs      : /x/stdout.log, /x/stderr.log\n  stderr    : %s\n" +
-		"============================================================\ngorun: rank 3 on node2 (10.0.0.2), pid 78973 exited with code 1; exit code 1\n"
+	const fields = "Root Cause (first observed failure):\n[0]:\n  time      : 2026-11-21_16:39:58\n  host      : node2\n" +
+		"  rank      : 3 (local_rank: 1)\n  exitcode  : 1 (pid: 78973)\n============================================================\n" +
+		"  node      : 1 (10.0.0.2)\n  logs      : /x/stdout.log, /x/stderr.log\n  stderr    : %s\ngorun: rank 3 on node2 (10.0.0.2), pid 78973 exited with code 1; exit code 1\n"
 	for _, c := range []struct{ name, tail, id, row, text string }{
 		{"Go's log.Fatal", "starting\n2026/11/22 13:47:12 cannot open shard 7", "X-PYEXC", rowLastLine, "2026/11/22 13:47:12 cannot open shard 7"},
 		{"sys.exit", "dataset /data/x is empty", "X-PYEXC", rowLastLine, "dataset /data/x is empty"},

@@ -26,7 +26,9 @@ func TestDocumentation(t *testing.T) {
 
 <!-- Written by go test ./launch/diagnose -update from the map; do not edit. -->
 
-` + "`gorun explain [LOG...|-]`" + ` looks for these lines. The first row that matches a line counts. The earliest cause is the root cause: in time where lines have a time, otherwise in the order of logs and lines. Lines that the root cause explains are consequences; ` + "*weak*" + ` lines also come from jobs that work, and count only beside other evidence.
+` + "`gorun explain [LOG|DIR...|-]`" + ` looks for these lines. The first row that matches a line counts. The earliest cause is the root cause: in time where lines have a time, otherwise in the order of logs and lines. Lines that the root cause explains are consequences; ` + "*weak*" + ` lines also come from jobs that work, and count only beside other evidence.
+
+Dumps of PyTorch's flight recorder are read too (X-HANG): per process group the first call that did not end, the ranks that wait in it, and the ranks that did not call it or called another; a group whose missing rank waits in another group is a consequence.
 
 Numbers are those of the NCCL catalogue; rows with an x are not in it. A check without X is one of ` + "`gorun check`" + ` ([checks.md](checks.md)), except ` + strings.Join(idsWithoutCheck(), ", ") + `, which no check can find before the job runs.
 

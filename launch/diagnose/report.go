@@ -18,6 +18,7 @@ type report struct {
 	hasStderr bool  // the entry has the worker's last lines on standard error
 	inQuote   bool  // in a field that quotes the worker's own lines
 	inStderr  bool  // in the field of the worker's last lines on standard error
+	isBelow   bool  // below torchrun's part, where gorun adds fields about the root cause
 	isNarrow  bool  // quoted lines are indented by two blanks, not four
 }
 
@@ -32,7 +33,12 @@ func (r *report) readLine(s *Scanner, l *line) {
 	if !r.isOpen || l.stream != r.stream {
 		return
 	}
-	if bytes.HasPrefix(l.raw, []byte("=====")) || l.number-r.firstLine > 500 {
+	isBar := bytes.HasPrefix(l.raw, []byte("====="))
+	if isBar && r.isRoot && !r.isBelow && !r.ofGorun { // older versions of gorun added their fields above the bar
+		r.isBelow, r.inQuote, r.inStderr = true, false, false
+		return
+	}
+	if isBar || l.number-r.firstLine > 500 || r.isBelow && !bytes.HasPrefix(l.raw, []byte("  ")) && len(bytes.TrimSpace(l.raw)) > 0 {
 		r.isOpen = false
 		if r.isRoot && r.ofGorun && !r.hasStderr {
 			for end := range s.endsOf(&r.worker) {

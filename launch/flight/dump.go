@@ -1,0 +1,258 @@
+package flight
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"io"
+	"path"
+	"strconv"
+	"strings"
+)
+
+// Bounds of what is kept of a dump.
+const (
+	maxEntries = 100_000
+	maxFrames  = 64
+	maxGroups  = 10_000
+	maxRank    = 1 << 20
+	maxText    = 300 // bytes of a name or a path
+	maxSizes   = 64  // numbers of a call's sizes
+)
+
+// Dump is what one rank's recorder holds.
+type Dump struct {
+	Rank    int    // by the name of the file
+	File    string // the dump's own name
+	Version string
+	Groups  map[string]Group // by the recorder's id of the process group
+	Calls   []Call           // the oldest first
+	// Complete reports that the recorder has dropped no call.
+	Complete bool
+}
+
+// Group is a process group.
+type Group struct {
+	Name, Desc string
+	Ranks      []int // nil: unknown
+}
+
+// Call is one call of a collective, or of send or receive.
+type Call struct {
+	Group  string // key of Dump.Groups
+	Seq    int    // number among the group's collectives, or among its sends and receives
+	P2P    bool
+	Name   string // "nccl:all_reduce"
+	Sizes  string // of the input: "[4 1024]"
+	Types  string
+	State  string // scheduled, started, completed
+	Frames []Frame
+}
+
+// Frame is a line of a program. The innermost frame of a call comes first.
+type Frame struct {
+	File string
+	Line int
+	Func string
+}
+
+// IsDump reports whether a file begins as a dump does: as a pickle of protocol 2 that
+// holds a dict.
+func IsDump(front []byte) bool { return bytes.HasPrefix(front, []byte{0x80, 2, '}'}) }
+
+// Read reads the dump of a rank; the name is that of its file and ends with the rank.
+func Read(name string, r io.Reader) (Dump, error) {
+	rank, err := rankOf(name)
+	if err != nil {
+		return Dump{}, err
+	}
+	v, err := unpickle(r)
+	if err != nil {
+		return Dump{}, err
+	}
+	top, ok := v.(dict)
+	if !ok {
+		return Dump{}, fmt.Errorf("it is a pickle of another thing")
+	}
+	entries, ok := top["entries"].(*list)
+	if !ok {
+		return Dump{}, fmt.Errorf("it is a pickle without entries")
+	}
+	d := Dump{Rank: rank, File: name, Version: text(top["version"]), Groups: map[string]Group{}, Complete: true}
+	d.readGroups(top)
+	for i, e := range entries.items {
+		entry, ok := e.(dict)
+		if !ok || len(d.Calls) == maxEntries {
+			return Dump{}, fmt.Errorf("its entry %d is no call", i)
+		}
+		if i == 0 {
+			d.Complete = integer(entry["record_id"], 0) == 0
+		}
+		d.readCall(entry)
+	}
+	return d, nil
+}
+
+// rankOf returns the number at the end of a file's name.
+func rankOf(name string) (int, error) {
+	base := path.Base(name)
+	digits := base[len(strings.TrimRight(base, "0123456789")):]
+	rank, err := strconv.Atoi(digits)
+	if err != nil || rank > maxRank {
+		return 0, fmt.Errorf("the name of a dump ends with a rank, and %q does not", base)
+	}
+	return rank, nil
+}
+
+// readGroups reads pg_config: by id, the name, a description and the ranks.
+func (d *Dump) readGroups(top dict) {
+	config, _ := top["pg_config"].(dict)
+	for id, v := range config {
+		if len(d.Groups) == maxGroups {
+			return
+		}
+		if c, ok := v.(dict); ok {
+			d.Groups[short(id)] = Group{Name: text(c["name"]), Desc: text(c["desc"]), Ranks: ranks(c["ranks"])}
+		}
+	}
+}
+
+func (d *Dump) readCall(entry dict) {
+	c := Call{
+		P2P: entry["is_p2p"] == true, Name: text(entry["profiling_name"]), State: text(entry["state"]),
+		Sizes: sizes(entry["input_sizes"]), Types: sizes(entry["input_dtypes"]),
+		Group: strconv.Itoa(integer(entry["pg_id"], 0)),
+	}
+	if c.Seq = integer(entry["collective_seq_id"], integer(entry["seq_id"], 0)); c.P2P {
+		c.Seq = integer(entry["p2p_seq_id"], c.Seq)
+	}
+	if pg, ok := entry["process_group"].(*list); ok && len(pg.items) > 0 { // (name, description)
+		c.Group = d.groupNamed(text(pg.items[0]), c.Group)
+		if g := d.Groups[c.Group]; len(pg.items) > 1 && g.Desc == "" {
+			g.Desc = text(pg.items[1])
+			d.Groups[c.Group] = g
+		}
+	} else if _, known := d.Groups[c.Group]; !known {
+		c.Group = d.groupNamed("", c.Group)
+	}
+	if frames, ok := entry["frames"].(*list); ok {
+		for _, v := range frames.items[:min(len(frames.items), maxFrames)] {
+			if f, ok := v.(dict); ok {
+				c.Frames = append(c.Frames, Frame{text(f["filename"]), integer(f["line"], 0), text(f["name"])})
+			}
+		}
+	}
+	d.Calls = append(d.Calls, c)
+}
+
+// groupNamed returns the key of the group with a name. The keys of pg_config are names
+// in some releases and numbers in others. A group that pg_config has not is added.
+func (d *Dump) groupNamed(name, id string) string {
+	if g, ok := d.Groups[id]; ok && (g.Name == name || name == "") {
+		return id
+	}
+	if _, ok := d.Groups[name]; ok {
+		return name
+	}
+	for key, g := range d.Groups {
+		if g.Name == name {
+			return key
+		}
+	}
+	key := cmp.Or(name, id)
+	if len(d.Groups) < maxGroups {
+		d.Groups[key] = Group{Name: key}
+	}
+	return key
+}
+
+// Where returns the line of the program that made a call: the innermost frame that is
+// not torch's own. It is "" if the recorder kept no frames.
+func (c Call) Where() string {
+	for _, f := range c.Frames {
+		if f.File == "" || strings.Contains(f.File, "/torch/") || strings.HasPrefix(f.File, "<") || strings.HasSuffix(f.File, ".cpp") || strings.HasSuffix(f.File, ".so") {
+			continue
+		}
+		where := fmt.Sprintf("%s:%d", path.Base(f.File), f.Line)
+		if f.Func != "" {
+			where = fmt.Sprintf("%s (%s)", f.Func, where)
+		}
+		return where
+	}
+	return ""
+}
+
+// What returns the call without its number: "all_reduce [4] Float".
+func (c Call) What() string {
+	return strings.Join(strings.Fields(strings.TrimPrefix(c.Name, "nccl:")+" "+c.Sizes+" "+c.Types), " ")
+}
+
+func short(s string) string { return strings.ToValidUTF8(s[:min(len(s), maxText)], "") }
+
+func text(v any) string {
+	s, _ := v.(string)
+	return short(s)
+}
+
+func integer(v any, otherwise int) int {
+	if n, ok := v.(int64); ok && n >= 0 && n <= 1<<40 {
+		return int(n)
+	}
+	return otherwise
+}
+
+// ranks returns the ranks of a group: a list, or JSON in a string.
+func ranks(v any) []int {
+	var list []int
+	if s, ok := v.(string); ok {
+		if json.Unmarshal([]byte(s), &list) != nil {
+			return nil
+		}
+	} else {
+		for _, item := range numbers(v, maxRank) {
+			list = append(list, int(item))
+		}
+	}
+	for _, r := range list {
+		if r < 0 || r > maxRank {
+			return nil
+		}
+	}
+	return list
+}
+
+// numbers returns the integers of a list, at most limit.
+func numbers(v any, limit int) []int64 {
+	l, ok := v.(*list)
+	if !ok {
+		return nil
+	}
+	var all []int64
+	for _, item := range l.items[:min(len(l.items), limit)] {
+		if n, ok := item.(int64); ok {
+			all = append(all, n)
+		}
+	}
+	return all
+}
+
+// sizes prints a list of lists of numbers, or a list of names: "[4 2]", "Float".
+func sizes(v any) string {
+	l, ok := v.(*list)
+	if !ok {
+		return ""
+	}
+	var parts []string
+	for _, item := range l.items[:min(len(l.items), 4)] {
+		if s, ok := item.(string); ok {
+			parts = append(parts, short(s))
+		} else {
+			parts = append(parts, fmt.Sprint(numbers(item, maxSizes)))
+		}
+	}
+	if len(l.items) > 4 {
+		parts = append(parts, fmt.Sprintf("and %d more", len(l.items)-4))
+	}
+	return strings.Join(parts, " ")
+}
