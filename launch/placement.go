@@ -25,7 +25,7 @@ func (a *agent) newPlacement() *place.Placement {
 	_, set := environ.Lookup(a.opts.Env, "OMP_NUM_THREADS")
 	return place.NewPlacement(place.Config{
 		Options: sp.Devices.Place, Host: a.node.Host, Env: a.opts.Env, Agents: sp.LocalNodes,
-		Threads: !set && !sp.Env.TorchrunOMP, Driver: a.workers.driver, Root: os.DirFS("/"),
+		Threads: !set && sp.Env.OMPCores, Driver: a.workers.driver, Root: os.DirFS("/"),
 	})
 }
 

@@ -47,6 +47,8 @@ type Visibility struct {
 	// that CUDA shows them. NoneReason is then set. Only an empty
 	// CUDA_VISIBLE_DEVICES hides these GPUs.
 	Withheld bool
+	// Whole means that CUDA shows the same GPUs in the same order without gorun.
+	Whole bool
 	// OrderUnknown says why CUDA's numbers are unknown; "": they are known. If they
 	// are unknown, Visible is in PCI order, and the indexes in CUDA_VISIBLE_DEVICES
 	// may mean other GPUs.
@@ -84,6 +86,7 @@ func FindVisible(gpus []GPU, grants Grants) (s Visibility) {
 		s.NoneReason = fmt.Sprintf("CUDA_VISIBLE_DEVICES=%s shows none", *grants.CUDA)
 	}
 	s.restrict(open, grants)
+	s.Whole = shown > 0 && len(s.Visible) == shown
 	if why := orderUnknown(open, grants); why != "" && grants.CUDA == nil && len(s.Visible) < shown {
 		s.note("%s", why) // the GPUs are known, and the workers get their UUIDs
 	} else {

@@ -80,7 +80,7 @@ func (c Config) makePlan(ctx context.Context, s Inventory, w Workers) (Plan, err
 	if err != nil {
 		return Plan{Inventory: s}, err
 	}
-	n := Node{Name: c.Host, Workers: w.Count, Skip: w.Skip, List: c.visibleList(), Visibility: s.Visibility}
+	n := Node{Name: c.Host, Workers: w.Count, Skip: w.Skip, All: max(c.Agents, 1) * w.Count, List: c.visibleList(), Visibility: s.Visibility}
 	if !s.Known && c.hidesGPUs() && c.Driver.HasDeviceFile() {
 		n.NoneReason = fmt.Sprintf("CUDA_VISIBLE_DEVICES=%s hides all", *n.List)
 	}

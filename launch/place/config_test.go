@@ -70,8 +70,8 @@ func TestPlanAsksTheDriver(t *testing.T) {
 		{name: "sick, and bound", driver: driver{err: sick}, options: Options{Binding: numa.ByNode}, err: "it hangs", asked: [2]int{1, 0}},
 		{name: "a container without GPUs", driver: driver{err: sick, inProc: true}, known: true, asked: [2]int{1, 0}},
 		{name: "a job that was given none", driver: driver{}, options: Options{ByGPU: true}, known: true, err: "its driver shows this process none", asked: [2]int{1, 0}},
-		{name: "too few", driver: driver{gpus: gpus(1)}, known: true, err: "2 workers, but 1 GPU is visible", asked: [2]int{1, 0}},
-		{name: "the notes of an error", driver: driver{gpus: gpus(2)}, env: []string{"CUDA_VISIBLE_DEVICES=0,9"}, known: true, err: "1 GPU is visible", notes: 1, asked: [2]int{1, 0}},
+		{name: "too few", driver: driver{gpus: gpus(1)}, options: Options{Mode: Order}, known: true, err: "2 workers, but 1 GPU is visible", asked: [2]int{1, 0}},
+		{name: "the notes of an error", driver: driver{gpus: gpus(2)}, options: Options{Mode: Order}, env: []string{"CUDA_VISIBLE_DEVICES=0,9"}, known: true, err: "1 GPU is visible", notes: 1, asked: [2]int{1, 0}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			var asked [2]int
@@ -116,7 +116,7 @@ func TestThreadsWithinQuota(t *testing.T) {
 	cfg := config(driver{absent: true}, Options{})
 	cfg.Root = fstest.MapFS{"proc/self/cgroup": {Data: []byte("0::/\n")}, "sys/fs/cgroup/cpu.max": {Data: []byte("50000 100000\n")}}
 	for _, c := range []struct {
-		threads bool // not set with --omp=torchrun or if OMP_NUM_THREADS is set
+		threads bool // set with --omp=cores, unless OMP_NUM_THREADS is set
 		workers int
 		want    envprop.Threads
 	}{{true, 2, want}, {false, 2, envprop.Threads{}}, {true, 1, envprop.Threads{}}} {

@@ -5,12 +5,8 @@
 // Make is pure. Config.Plan first asks the GPU driver, through its Driver, and
 // reads /proc and /sys.
 //
-// More workers than visible GPUs is an error, even if the user named no GPUs. With
-// two workers on one GPU, NCCL refuses the second, or both run at half the speed,
-// and the user sees it only after the time that loading takes. torchrun starts
-// them, which is right only for workers that compute on CPUs. gorun cannot know
-// which workers do; the error says what the user can do (--pin=none, or
-// CUDA_VISIBLE_DEVICES="").
+// More workers than visible GPUs start without GPUs of their own, as under torchrun,
+// with a note: they may compute on CPUs. It is an error if the user named GPUs.
 //
 // Anything else that prevents a plan is an error only if the user named GPUs
 // (--pin, --map, --gpus-per-worker, --nproc-per-node gpu). Without these flags the
@@ -29,7 +25,9 @@
 //   - With Order and one GPU for each worker, CUDA device r of local rank r is the
 //     worker's own. Every worker sees all GPUs in the same order, because CUDA IPC
 //     and NCCL's P2P require that.
-//   - A UUID names each GPU, and CUDA numbers the GPUs in the order of the list,
-//     whatever CUDA_DEVICE_ORDER says. If a UUID is not known, indexes in PCI order
-//     name all GPUs.
+//   - CUDA_VISIBLE_DEVICES stays as it is where CUDA shows the right GPUs in the right
+//     order anyway. Otherwise it has the entries of the user's own list, or indexes
+//     where it is not set, because many programs parse it.
+//   - UUIDs name the GPUs where CUDA's numbers are not certain, for MIG instances, and
+//     with --pin-by=uuid. If a UUID is not known, indexes in PCI order name all GPUs.
 package place

@@ -2,6 +2,7 @@ package place
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -9,10 +10,19 @@ import (
 	"github.com/gorun/gorun/launch/device"
 )
 
-// gpuNames returns a function that gives CUDA's names of the visible GPUs. The names
-// are UUIDs. If a UUID is not known, they are indexes for all GPUs, because CUDA
-// does not mix the two.
-func gpuNames(n Node) (func(at int) string, error) {
+// gpuNames returns a function that gives CUDA's names of the visible GPUs. Where it is
+// certain what CUDA numbers, the names are the entries of the user's list, or indexes if
+// there is none, because many programs read numbers there. Otherwise they are UUIDs. If
+// a UUID is not known, they are indexes for all GPUs, because CUDA does not mix the two.
+func gpuNames(n Node, wantUUID bool) (func(at int) string, error) {
+	if certain := n.Whole && n.OrderUnknown == "" && !slices.ContainsFunc(n.Visible, isMIG); certain && !wantUUID {
+		if n.List == nil {
+			return strconv.Itoa, nil
+		}
+		if entries := strings.Split(*n.List, ","); len(entries) == len(n.Visible) {
+			return func(at int) string { return strings.TrimSpace(entries[at]) }, nil
+		}
+	}
 	byUUID, byIndex := true, true
 	for _, g := range n.Visible {
 		byUUID = byUUID && g.UUID != ""

@@ -26,6 +26,7 @@ type Options struct {
 	Virtual       bool  // --virtual-local-rank
 	Oversubscribe bool  // --oversubscribe-gpus
 	ByGPU         bool  // --nproc-per-node gpu
+	ByUUID        bool  // --pin-by=uuid: UUIDs name the GPUs in CUDA_VISIBLE_DEVICES
 
 	Binding numa.Mode // --numa-binding; "": workers are not bound to CPUs
 }

@@ -16,7 +16,9 @@ type Node struct {
 	Workers int
 	// Skip is the number of workers that other agents of this machine start before
 	// this agent's (--local-nodes). Those workers have taken their GPUs.
-	Skip              int
+	Skip int
+	// All is the number of workers of all agents of this machine; 0: only this agent's.
+	All               int
 	List              *string // CUDA_VISIBLE_DEVICES of this node's environment; nil: it is not set
 	device.Visibility         // the GPUs that its workers may use
 }
@@ -43,6 +45,10 @@ func Make(n Node, o Options) (Plan, error) {
 	if len(n.Visible) == 0 {
 		return p, p.planWithoutGPUs(n, o)
 	}
+	if most := max(n.Skip+n.Workers, n.All); most > len(n.Visible) && !o.Strict() && !o.Oversubscribe && o.Mode == "" {
+		p.Mode, p.Shared, o.Mode = None, true, None
+		p.note("%s, but %s on node %s: no worker gets a GPU of its own, as under torchrun; --nproc-per-node gpu starts one for each GPU", plural(most, "worker"), visibleGPUs(len(n.Visible)), n.Name)
+	}
 	if err := p.assignGPUs(n, o); err != nil {
 		return Plan{}, err
 	}
@@ -50,7 +56,7 @@ func Make(n Node, o Options) (Plan, error) {
 		return p, nil
 	}
 	strict := o.Strict()
-	err := p.setVariables(n, strict)
+	err := p.setVariables(n, o)
 	if n.OrderUnknown != "" && (n.List != nil || !o.assignsGPUs()) {
 		err, strict = errors.New(n.OrderUnknown), o.assignsGPUs()
 	}
@@ -147,8 +153,9 @@ func tooFewGPUs(n Node, o Options, have int) error {
 }
 
 // setVariables sets the variables that name each worker's GPUs.
-func (p *Plan) setVariables(n Node, strict bool) error {
-	nameOf, err := gpuNames(n)
+func (p *Plan) setVariables(n Node, o Options) error {
+	strict := o.Strict()
+	nameOf, err := gpuNames(n, o.ByUUID)
 	if err != nil {
 		return err
 	}
@@ -160,15 +167,19 @@ func (p *Plan) setVariables(n Node, strict bool) error {
 		p.note("%v", err)
 	}
 	all := p.gpuOrder(len(n.Visible))
+	// CUDA shows the GPUs in this order anyway, and programs parse the user's list.
+	asTheyAre := p.Mode == Order && n.Whole && n.OrderUnknown == "" && !o.ByUUID && slices.IsSorted(all) && !slices.ContainsFunc(n.Visible, isMIG)
 	for r := range p.Slots {
 		slot := &p.Slots[r]
 		list := all
 		if p.Mode == Exclusive {
 			list = slot.Positions
 		}
-		slot.Devices.Pinned = []envprop.Variable{
-			{Name: deviceOrder, Value: "PCI_BUS_ID"},
-			{Name: visibleDevices, Value: join(list, nameOf)},
+		if !asTheyAre {
+			slot.Devices.Pinned = []envprop.Variable{
+				{Name: deviceOrder, Value: "PCI_BUS_ID"},
+				{Name: visibleDevices, Value: join(list, nameOf)},
+			}
 		}
 		if id := join(slot.Positions, func(at int) string { return n.Visible[at].UUID }); strings.Trim(id, ",") != "" {
 			slot.Devices.Device = id

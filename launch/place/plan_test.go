@@ -58,6 +58,50 @@ func TestMake(t *testing.T) {
 			want: []string{all4 + " [0]", all4 + " [1]", all4 + " [2]", all4 + " [3]"},
 		},
 		{
+			name: "as CUDA shows them", node: Node{Workers: 2, Visibility: device.Visibility{Visible: gpus(4), Whole: true}}, mode: Order,
+			want: []string{"- [0]", "- [1]"},
+		},
+		{
+			name: "as the user's list shows them", node: Node{Workers: 2, List: list("3,1"), Visibility: device.Visibility{Visible: []device.GPU{gpus(4)[3], gpus(4)[1]}, Whole: true}}, mode: Order,
+			want: []string{"- [0]", "- [1]"},
+		},
+		{
+			name: "by UUID", node: Node{Workers: 1, List: list("0,1"), Visibility: device.Visibility{Visible: gpus(2), Whole: true}}, options: Options{ByUUID: true}, mode: Order,
+			want: []string{"GPU-0,GPU-1 [0]"},
+		},
+		{
+			name: "exclusive, by index", node: Node{Workers: 2, Visibility: device.Visibility{Visible: gpus(4), Whole: true}}, options: Options{Mode: Exclusive}, mode: Exclusive,
+			want: []string{"0 [0]", "1 [1]"},
+		},
+		{
+			name: "exclusive, of the user's list", node: Node{Workers: 2, List: list("3, GPU-1"), Visibility: device.Visibility{Visible: []device.GPU{gpus(4)[3], gpus(4)[1]}, Whole: true}}, options: Options{Mode: Exclusive}, mode: Exclusive,
+			want: []string{"3 [0]", "GPU-1 [1]"},
+		},
+		{
+			name: "exclusive, of a list that CUDA cuts off", node: Node{Workers: 1, List: list("3,x"), Visibility: device.Visibility{Visible: gpus(4)[3:], Whole: true}}, options: Options{Mode: Exclusive}, mode: Exclusive,
+			want: []string{"GPU-3 [0]"},
+		},
+		{
+			name: "another agent's GPUs come last", node: Node{Workers: 1, Skip: 1, All: 2, Visibility: device.Visibility{Visible: gpus(2), Whole: true}}, mode: Order,
+			want: []string{"1,0 [1]"},
+		},
+		{
+			name: "a MIG instance is named by its UUID", node: Node{Workers: 1, List: list("0"), Visibility: device.Visibility{Visible: with(gpus(1), mig), Whole: true}}, options: Options{Mode: Exclusive}, mode: Exclusive,
+			want: []string{"MIG-0 [0]"},
+		},
+		{
+			name: "more workers than GPUs", node: Node{Workers: 3, Name: "n1", Visibility: device.Visibility{Visible: gpus(2)}}, mode: None,
+			want: []string{"- [0]", "- [1]", "- []"}, notes: []string{"3 workers, but 2 GPUs are visible on node n1: no worker gets a GPU of its own, as under torchrun"},
+		},
+		{
+			name: "more workers of all agents than GPUs", node: Node{Workers: 2, All: 4, Visibility: device.Visibility{Visible: gpus(2)}}, mode: None,
+			want: []string{"- [0]", "- [1]"}, notes: []string{"4 workers, but 2 GPUs are visible"},
+		},
+		{
+			name: "more workers than GPUs, in an order that only CUDA knows", node: Node{Workers: 3, Visibility: device.Visibility{Visible: gpus(2), OrderUnknown: "they differ"}}, mode: None,
+			want: []string{"- []", "- []", "- []"}, notes: []string{"3 workers, but 2 GPUs are visible"},
+		},
+		{
 			name: "fewer workers than GPUs", node: Node{Workers: 2, Visibility: device.Visibility{Visible: gpus(4)}}, mode: Order,
 			want: []string{all4 + " [0]", all4 + " [1]"},
 		},
@@ -240,9 +284,7 @@ func TestMakeFails(t *testing.T) {
 		want    string
 	}{
 		{"by GPU, two agents", Node{Workers: 4, Skip: 4, Visibility: device.Visibility{Visible: gpus(4)}}, Options{ByGPU: true}, "4 workers after the 4 of this machine's other nodes, but 4 GPUs are visible on node n1"},
-		{"nothing asked", Node{Workers: 5, Visibility: device.Visibility{Visible: gpus(4)}}, Options{}, "5 workers, but 4 GPUs are visible on node n1: use --nproc-per-node gpu, or --oversubscribe-gpus to share; for a job that computes on CPUs, CUDA_VISIBLE_DEVICES=\"\" or --pin=none"},
 		{"order in so many words", Node{Workers: 8, Visibility: device.Visibility{Visible: gpus(4)}}, Options{Mode: Order}, "8 workers, but 4 GPUs are visible on node n1"},
-		{"too many, in an order that only CUDA knows", Node{Workers: 3, Visibility: device.Visibility{Visible: gpus(2), OrderUnknown: "they differ"}}, Options{}, "3 workers, but 2 GPUs are visible"},
 		{"GPUs that are hidden", Node{Workers: 1, Visibility: device.Visibility{NoneReason: "CUDA_VISIBLE_DEVICES= hides all"}}, Options{Mode: Exclusive}, "no GPU is visible on node n1: CUDA_VISIBLE_DEVICES= hides all; make some visible, or leave out --pin=exclusive"},
 		{"GPUs that were not given", Node{Workers: 1, Visibility: device.Visibility{NoneReason: "Slurm", Withheld: true}}, Options{PerWorker: 2}, "no GPU is visible on node n1: Slurm; make some visible, or leave out --gpus-per-worker"},
 		{"indexes that only CUDA knows", Node{Workers: 1, List: list("0"), Visibility: device.Visibility{Visible: gpus(1), OrderUnknown: "they differ"}}, Options{Map: []int{0}}, "they differ"},
