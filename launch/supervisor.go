@@ -1,10 +1,14 @@
 package launch
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
+	"slices"
+	"strconv"
 	"sync"
 	"syscall"
 	"time"
@@ -20,9 +24,11 @@ import (
 	"github.com/gorun/gorun/launch/place"
 	"github.com/gorun/gorun/launch/process"
 	"github.com/gorun/gorun/launch/program"
+	"github.com/gorun/gorun/launch/report"
 	"github.com/gorun/gorun/launch/socket"
 	"github.com/gorun/gorun/launch/spec/surroundings"
 	"github.com/gorun/gorun/launch/standby"
+	"github.com/gorun/gorun/launch/timer"
 	"github.com/gorun/gorun/launch/workers"
 	"github.com/gorun/gorun/rendezvous"
 	"golang.org/x/sys/unix"
@@ -53,6 +59,7 @@ type round struct {
 	confFiles    func() []ncclenv.File // the nccl.conf files as they were at its first call
 	workers      *workers.Round
 	stopArrivals context.CancelFunc // stops the watch for missing workers; nil: there is none
+	stopTimers   context.CancelFunc // ends the server of torch's file timers; nil: there is none
 }
 
 func newSupervisor(b *base, out *logs.Console) *supervisor {
@@ -66,10 +73,11 @@ func (s *supervisor) plan(c rendezvous.Start, prog program.Program, env envprop.
 	p := &workers.Plan{
 		World: c.World, Group: c.Index, Program: prog, Base: env, Places: s.placement.Plan(),
 		Folder: folder, Dir: s.opts.Dir, Step: step, Socket: s.socket.Path(), Stdin: s.opts.Stdin, Err: err,
+		Master: s.store.Master(), Timers: s.timerFile(),
 	}
 	if s.tasks != nil {
 		_, set := environ.Lookup(s.opts.Env, "OMP_NUM_THREADS")
-		p.Tasks = s.tasks.Workers(!set && !s.opts.Spec.Env.TorchrunOMP)
+		p.Tasks = s.tasks.Workers(!set && s.opts.Spec.Env.OMPCores)
 	}
 	return p
 }
@@ -82,6 +90,11 @@ func (s *supervisor) start(ctx context.Context, p *workers.Plan) {
 	}
 	r := &round{plan: p, workers: workers.New(s.options(p)), confFiles: sync.OnceValue(func() []ncclenv.File { return confFiles(ctx, p) })}
 	s.current = r
+	if timers := s.openTimers(r); timers != nil {
+		serving, stop := context.WithCancel(ctx)
+		r.stopTimers = stop
+		s.wg.Go(func() { timers.Run(serving) })
+	}
 	r.workers.Start()
 	s.wg.Go(func() { r.confFiles() }) // gorun env must show the files as the workers found them, not as they are later
 	server := s.store.Server()
@@ -97,6 +110,45 @@ func (s *supervisor) start(ctx context.Context, p *workers.Plan) {
 	}
 }
 
+// timerFile returns the path of the pipe for torch's file timers, or "" if the user asks
+// for none.
+func (s *supervisor) timerFile() string {
+	path := environ.Get(s.opts.Env, "TORCHELASTIC_TIMER_FILE")
+	switch {
+	case path == "" && s.servesTimers():
+		path = s.opts.Scratch.Timers()
+	case path != "" && s.opts.Local != nil && s.opts.Local.Index > 0: // the first node of this machine has it
+		path += fmt.Sprintf(".%d", s.opts.Local.Index)
+	}
+	return path
+}
+
+// servesTimers reports whether the user asks for a server of torch's file timers.
+func (s *supervisor) servesTimers() bool {
+	return environ.Get(s.opts.Env, "TORCHELASTIC_ENABLE_FILE_TIMER") == "1"
+}
+
+// openTimers opens the server of the file timers of a round. It returns nil if there is
+// none. After an error the workers do not start.
+func (s *supervisor) openTimers(r *round) *timer.Server {
+	if !s.servesTimers() || r.plan.Err != nil {
+		return nil
+	}
+	isWorkers := func(pid int) bool {
+		roots := map[int]bool{os.Getpid(): true} // adopts the processes whose parents have ended
+		for _, w := range r.workers.Workers() {
+			roots[w.PID] = true
+		}
+		return pid != os.Getpid() && timer.Below(roots, pid)
+	}
+	server, err := timer.Open(timer.Options{Path: r.plan.Timers, IsWorkers: isWorkers, Note: s.note})
+	if err != nil {
+		r.plan.Err = err
+		return nil
+	}
+	return server
+}
+
 // options returns what package workers needs for a round.
 func (s *supervisor) options(p *workers.Plan) workers.Options {
 	m := p.Member()
@@ -107,15 +159,25 @@ func (s *supervisor) options(p *workers.Plan) workers.Options {
 			if s.tasks != nil && local > 0 {
 				console = s.tasks.Console(local)
 			}
+			if ranks := s.opts.Spec.Console.LocalRanks; ranks != nil && !slices.Contains(ranks, local) {
+				console = nil
+			}
 			return logs.Open(logs.WorkerOptions{
 				LocalRank: local, Dir: p.Folder, Console: console,
 				Redirect: s.output.Redirect.For(local), Tee: s.output.Tee.For(local),
-				Prefix: logs.DefaultPrefix(m.Role, local),
+				Prefix: linePrefix(s.opts.Spec.Console.LinePrefix, m, local), Filter: s.output.Filter,
 				OnLoss: func(path string, err error) { s.printLogError(m.FirstRank+local, path, err) },
 			})
 		},
 		ReportedFailure: s.socket.ReportedFailure, Release: s.deviceRelease(p), Post: s.events.post,
 	}
+}
+
+// linePrefix returns what stands before a worker's line, by torchrun's template.
+func linePrefix(template string, m *rendezvous.Member, local int) string {
+	return program.Expand(cmp.Or(template, logs.DefaultPrefix), map[string]string{
+		"role_name": m.Role, "rank": strconv.Itoa(m.FirstRank + local), "local_rank": strconv.Itoa(local), "hostname": m.Host,
+	})
 }
 
 // stop ends the workers beside the loop, so that the loop can handle a second
@@ -131,10 +193,16 @@ func (s *supervisor) stop(c rendezvous.Stop) {
 		o.Grace = 0
 	} else {
 		s.console.Announce("%s; stopping the workers", c.Cause.Line())
+		for _, line := range report.TorchLog(report.Stop{Cause: &c.Cause, Binary: r.plan.Program.Path, Living: r.living(), Signal: cmp.Or(c.Signal, unix.SIGTERM)}) {
+			s.console.Announce("%s", line)
+		}
 	}
 	s.killAt = time.Now().Add(o.Grace)
 	if s.gpus != nil {
 		s.gpus.EndRound()
+	}
+	if r.stopTimers != nil {
+		r.stopTimers()
 	}
 	if r.stopArrivals != nil {
 		r.stopArrivals()
@@ -244,6 +312,17 @@ func (s *supervisor) listWorkers() (all []workers.Worker, round int) {
 // arrivals finds the workers that have not reached the store that this node serves.
 func (s *supervisor) arrivals(r *round) arrivals.Round {
 	return arrivals.Round{World: &r.plan.World, Group: r.plan.Group, PIDs: r.pids, Store: s.store.Server()}
+}
+
+// living returns the process ids of the workers that run.
+func (r *round) living() []int {
+	var pids []int
+	for _, w := range r.workers.Workers() {
+		if w.Exit == nil {
+			pids = append(pids, w.PID)
+		}
+	}
+	return pids
 }
 
 // pids returns the rank of each worker by its process id.

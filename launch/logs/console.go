@@ -13,6 +13,7 @@ import (
 // of the node share.
 type Console struct {
 	stdout, stderr *sink
+	isOne          bool // both are one file, pipe or terminal
 }
 
 // NewConsole makes a console of gorun's standard output and standard error. It does
@@ -27,14 +28,15 @@ func NewConsole(stdout, stderr *os.File) (*Console, error) {
 		out.dup.Close()
 		return nil, err
 	}
+	c := &Console{stdout: out, stderr: serr}
 	// Both files are often one terminal or one pipe. Then they share a lock, so
 	// that a write to one does not split a line of the other.
 	if a, err := stdout.Stat(); err == nil {
 		if b, err := stderr.Stat(); err == nil && os.SameFile(a, b) {
-			serr.lock = out.lock
+			c.isOne, serr.lock = true, out.lock
 		}
 	}
-	return &Console{stdout: out, stderr: serr}, nil
+	return c, nil
 }
 
 // Close closes the files that NewConsole opened. No worker may use the Console any

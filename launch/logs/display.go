@@ -1,8 +1,11 @@
 package logs
 
-import "bytes"
+import (
+	"bytes"
+	"slices"
+)
 
-// maxLine is the longest line that prefixDisplay shows in one piece, in bytes. It
+// maxLine is the longest line that lineDisplay writes in one piece, in bytes. It
 // splits longer lines, so that a worker that never ends a line cannot fill the memory.
 const maxLine = 64 << 10
 
@@ -22,21 +25,21 @@ type rawDisplay struct {
 func (r rawDisplay) show(p []byte) { _ = r.sink.write(p, r.giveUp) }
 func (r rawDisplay) finish()       {}
 
-// prefixDisplay shows whole lines, each after a prefix. Lines that arrive together
-// are one write to the sink, so that no line is split by another worker's. A line
+// lineDisplay writes whole lines, each after a prefix. Lines that arrive together
+// are one write, so that no line is split by another worker's. A line
 // ends with \n, \r\n or \r. With \r the steps of progress bars are lines, as under
 // torchrun, which reads its log files with universal newlines.
-type prefixDisplay struct {
-	sink   *sink
-	giveUp <-chan struct{}
+type lineDisplay struct {
+	write  func([]byte)
 	prefix string
+	texts  []string // only lines with one of them are written; nil: all are
 
 	part    []byte // a line that has not ended, at most maxLine
 	afterCR bool   // the last line ended with \r; a \n that follows belongs to it
 	block   []byte // lines to show, reused
 }
 
-func (w *prefixDisplay) show(p []byte) {
+func (w *lineDisplay) show(p []byte) {
 	w.block = w.block[:0]
 	for len(p) > 0 {
 		if w.afterCR {
@@ -61,12 +64,12 @@ func (w *prefixDisplay) show(p []byte) {
 		p = p[end+1:]
 	}
 	if len(w.block) > 0 {
-		_ = w.sink.write(w.block, w.giveUp)
+		w.write(w.block)
 	}
 }
 
 // add appends text without a line end to the line, and ends the line at maxLine.
-func (w *prefixDisplay) add(text []byte) {
+func (w *lineDisplay) add(text []byte) {
 	for len(w.part)+len(text) > maxLine {
 		room := maxLine - len(w.part)
 		w.part = append(w.part, text[:room]...)
@@ -76,17 +79,20 @@ func (w *prefixDisplay) add(text []byte) {
 	w.part = append(w.part, text...)
 }
 
-func (w *prefixDisplay) endLine() {
-	w.block = append(w.block, w.prefix...)
-	w.block = append(w.block, w.part...)
-	w.block = append(w.block, '\n')
+func (w *lineDisplay) endLine() {
+	if w.texts == nil || slices.ContainsFunc(w.texts, func(text string) bool { return bytes.Contains(w.part, []byte(text)) }) {
+		w.block = append(w.block, w.prefix...)
+		w.block = append(w.block, w.part...)
+		w.block = append(w.block, '\n')
+	}
 	w.part = w.part[:0]
 }
 
-func (w *prefixDisplay) finish() {
+func (w *lineDisplay) finish() {
 	if len(w.part) > 0 {
 		w.block = w.block[:0]
-		w.endLine()
-		_ = w.sink.write(w.block, w.giveUp)
+		if w.endLine(); len(w.block) > 0 {
+			w.write(w.block)
+		}
 	}
 }

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-func TestPrefixDisplay(t *testing.T) {
+func TestLineDisplay(t *testing.T) {
 	long := strings.Repeat("x", maxLine)
 	for _, c := range []struct{ name, in, want string }{
 		{"line", "hello\n", "[d0]:hello\n"},
@@ -20,7 +20,7 @@ func TestPrefixDisplay(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			for _, size := range []int{1 + len(c.in)/50, 1 << 20} {
 				con := captureFiles(t)
-				w := &prefixDisplay{sink: con.stderr, prefix: "[d0]:"}
+				w := &lineDisplay{write: func(p []byte) { _ = con.stderr.write(p, nil) }, prefix: "[d0]:"}
 				for rest := []byte(c.in); len(rest) > 0; {
 					n := min(size, len(rest))
 					w.show(rest[:n])
@@ -38,7 +38,7 @@ func TestPrefixDisplay(t *testing.T) {
 	}
 }
 
-func FuzzPrefixDisplay(f *testing.F) {
+func FuzzLineDisplay(f *testing.F) {
 	f.Add([]byte("a\r\n\rb\n"), 2)
 	con, err := NewConsole(devNull(f), devNull(f))
 	if err != nil {
@@ -47,7 +47,7 @@ func FuzzPrefixDisplay(f *testing.F) {
 	f.Cleanup(con.Close)
 	f.Fuzz(func(t *testing.T, b []byte, size int) {
 		size = max(1, size%100)
-		w := &prefixDisplay{sink: con.stdout, prefix: "P"}
+		w := &lineDisplay{write: func(p []byte) { _ = con.stdout.write(p, nil) }, prefix: "P"}
 		for rest := b; len(rest) > 0; {
 			n := min(size, len(rest))
 			w.show(rest[:n])
@@ -58,4 +58,18 @@ func FuzzPrefixDisplay(f *testing.F) {
 		}
 		w.finish()
 	})
+}
+
+// TestLinesWithATextAreWritten checks that only lines with one of the texts are written,
+// also when a line comes in pieces.
+func TestLinesWithATextAreWritten(t *testing.T) {
+	var got strings.Builder
+	w := &lineDisplay{write: func(p []byte) { got.Write(p) }, prefix: "[d0]:", texts: []string{"loss", "lr=1,0"}}
+	for _, p := range []string{"step 1\nlo", "ss 2\n", "lr=1,0\rlr=10\n", "no\n\n", "the last loss"} {
+		w.show([]byte(p))
+	}
+	w.finish()
+	if want := "[d0]:loss 2\n[d0]:lr=1,0\n[d0]:the last loss\n"; got.String() != want {
+		t.Errorf("%q, want %q", got.String(), want)
+	}
 }

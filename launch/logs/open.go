@@ -18,8 +18,10 @@ type WorkerOptions struct {
 	// those that go to both. Tee wins. Without Dir, redirected output is
 	// dropped, and output of Tee is only shown.
 	Redirect, Tee Std
-	// Prefix is written before every line that Tee shows.
+	// Prefix is written before every line that Tee shows and Filter keeps.
 	Prefix string
+	// Filter copies lines to files that the node's workers share.
+	Filter Filter
 	// Console is where output is shown; nil: nowhere.
 	Console *Console
 	// OnLoss, if set, is called once for each file of Tee that cannot be written,
@@ -28,10 +30,8 @@ type WorkerOptions struct {
 	OnLoss func(path string, err error)
 }
 
-// DefaultPrefix returns torchrun's prefix of a line. No space follows it.
-func DefaultPrefix(role string, localRank int) string {
-	return fmt.Sprintf("[%s%d]:", role, localRank)
-}
+// DefaultPrefix is torchrun's template of a line's prefix. No space follows it.
+const DefaultPrefix = "[${role_name}${local_rank}]:"
 
 // Open opens the files, pipes and terminals for a worker's output. Nothing is copied
 // before CloseChildEnds.
@@ -58,6 +58,13 @@ func (w *Worker) open(o WorkerOptions) (err error) {
 	if console == nil {
 		console = &Console{}
 	}
+	filters := len(o.Filter.Stdout)+len(o.Filter.Stderr) > 0
+	if console.isOne && (o.Tee|o.Redirect)&(Stdout|Stderr) == 0 && !filters {
+		// One pipe for both keeps the order in which the worker writes to them.
+		w.Stderr, err = w.openStd(o, Stderr, "stderr.log", console.stderr)
+		w.Stdout = w.Stderr
+		return err
+	}
 	if w.Stdout, err = w.openStd(o, Stdout, "stdout.log", console.stdout); err != nil {
 		return err
 	}
@@ -70,7 +77,10 @@ func (w *Worker) open(o WorkerOptions) (err error) {
 func (w *Worker) openStd(o WorkerOptions, std Std, name string, to *sink) (*os.File, error) {
 	tee := o.Tee&std != 0
 	redirect := o.Redirect&std != 0 && !tee
+	texts := o.Filter.of(std)
+	filter := len(texts) > 0 && o.Dir != ""
 	switch {
+	case filter: // all of it passes through gorun
 	case redirect && o.Dir != "":
 		// The child writes the file itself, so there is nothing to copy.
 		return w.openChildFile(std, filepath.Join(o.Dir, name))
@@ -88,10 +98,18 @@ func (w *Worker) openStd(o WorkerOptions, std Std, name string, to *sink) (*os.F
 		s.tail = &tail{}
 		w.stderr = s
 	}
-	if tee && o.Dir != "" {
+	if filter {
+		f, err := openFilter(filepath.Join(filepath.Dir(o.Dir), "filtered_"+name), o.Prefix, texts)
+		if err != nil {
+			return nil, err
+		}
+		s.filtered = f
+	}
+	if (tee || redirect && filter) && o.Dir != "" {
 		path := filepath.Join(o.Dir, name)
 		f, err := createLog(path)
 		if err != nil {
+			s.abandon()
 			return nil, err
 		}
 		s.file, w.files = f, append(w.files, path)
@@ -103,7 +121,7 @@ func (w *Worker) openStd(o WorkerOptions, std Std, name string, to *sink) (*os.F
 	switch {
 	case redirect || to == nil: // only the tail is kept
 	case tee:
-		s.display = &prefixDisplay{sink: to, giveUp: w.consoleCtx.Done(), prefix: o.Prefix}
+		s.display = &lineDisplay{prefix: o.Prefix, write: func(p []byte) { _ = to.write(p, w.consoleCtx.Done()) }}
 	default:
 		s.display = rawDisplay{sink: to, giveUp: w.consoleCtx.Done()}
 		terminal = to.terminal
@@ -125,9 +143,7 @@ func (w *Worker) openStream(s *stream, terminal bool, to *sink) (*os.File, error
 	if err != nil {
 		// A container may have no /dev/ptmx. The worker then gets a pipe.
 		if r, end, err = openPipe(); err != nil {
-			if s.file != nil {
-				s.file.Close()
-			}
+			s.abandon()
 			return nil, err
 		}
 	}

@@ -11,6 +11,7 @@ import (
 type Output struct {
 	Folders       *Folders
 	Redirect, Tee StdSpec
+	Filter        Filter
 	NoFiles       bool // there is no place for files, and the user wants none
 }
 
@@ -18,6 +19,7 @@ type Output struct {
 type OutputOptions struct {
 	LogDir         string                   // --log-dir; "": a temporary folder
 	Redirects, Tee string                   // texts of --redirects and --tee
+	Filter         Filter                   // of --duplicate-stdout-filters and --duplicate-stderr-filters
 	Dry            bool                     // no worker is started that could write
 	Temp           func(output bool) string // the temporary folder, with output or for error files only
 	RunID          string
@@ -34,8 +36,8 @@ func NewOutput(o OutputOptions) (out Output, notes []string, err error) {
 		return Output{}, nil, fmt.Errorf("--tee: %w", err)
 	}
 	dir := o.LogDir
-	if o.Dry {
-		out.Redirect, out.Tee, dir = StdSpec{}, StdSpec{}, ""
+	if out.Filter = o.Filter; o.Dry {
+		out.Redirect, out.Tee, out.Filter, dir = StdSpec{}, StdSpec{}, Filter{}, ""
 	}
 	// torchrun accepts silently what concerns no worker of this node, because nodes
 	// may have different numbers of workers.
@@ -46,7 +48,7 @@ func NewOutput(o OutputOptions) (out Output, notes []string, err error) {
 	}
 	note("--redirects", out.Redirect)
 	note("--tee", out.Tee)
-	written := out.Redirect.Any(o.Workers) || out.Tee.Any(o.Workers)
+	written := out.Redirect.Any(o.Workers) || out.Tee.Any(o.Workers) || len(out.Filter.Stdout)+len(out.Filter.Stderr) > 0
 	out.Folders, err = NewFolders(FolderOptions{Base: dir, Temp: o.Temp(written), RunID: o.RunID, Workers: o.Workers})
 	if o.LogDir == "" && !written && scratch.IsUnwritable(err) { // otherwise the user wants files
 		out.Folders, out.NoFiles, err = &Folders{}, true, nil

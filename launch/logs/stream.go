@@ -26,6 +26,9 @@ type stream struct {
 	file    *os.File // nil: not kept
 	tail    *tail    // nil: not kept
 	display display  // nil: not shown
+	// filtered gets the lines that the user filters, in a file that the node's workers
+	// share; nil: none.
+	filtered *filterFile
 	// onLoss, if set, is called once with the error after which file lacks output.
 	onLoss func(error)
 
@@ -63,10 +66,23 @@ func (s *stream) release() {
 	if s.display != nil {
 		s.display.finish()
 	}
+	if s.filtered != nil {
+		s.recordLoss(s.filtered.close())
+	}
 	if s.file != nil {
 		s.recordLoss(s.file.Close())
 	}
 	s.src.Close()
+}
+
+// abandon closes the files of a stream that has no source.
+func (s *stream) abandon() {
+	if s.filtered != nil {
+		_ = s.filtered.close()
+	}
+	if s.file != nil {
+		s.file.Close()
+	}
 }
 
 // consume copies p to the file, the tail and the console.
@@ -82,6 +98,9 @@ func (s *stream) consume(p []byte) {
 			s.file = nil
 			s.recordLoss(err)
 		}
+	}
+	if s.filtered != nil {
+		s.filtered.lines.show(p)
 	}
 	if s.tail != nil {
 		s.tail.write(p)

@@ -99,7 +99,7 @@ func TestRedirect(t *testing.T) {
 func TestTeeWinsOverRedirect(t *testing.T) {
 	dir := t.TempDir()
 	c := captureFiles(t)
-	w := open(t, WorkerOptions{Dir: dir, Redirect: 3, Tee: Stdout, Prefix: DefaultPrefix("default", 0), Console: c.Console})
+	w := open(t, WorkerOptions{Dir: dir, Redirect: 3, Tee: Stdout, Prefix: "[default0]:", Console: c.Console})
 	run(t, w, shell("echo hello; printf 'part\\rial'; echo err >&2"))
 	if got, want := text(t, c.out), "[default0]:hello\n[default0]:part\n[default0]:ial\n"; got != want {
 		t.Errorf("the console shows %q, want %q", got, want)
@@ -137,7 +137,7 @@ func TestTeeKeepsLinesWhole(t *testing.T) {
 	const workers, lines = 16, 20
 	var wg sync.WaitGroup
 	for i := range workers {
-		w := open(t, WorkerOptions{LocalRank: i, Tee: 3, Prefix: DefaultPrefix("default", i), Console: c.Console})
+		w := open(t, WorkerOptions{LocalRank: i, Tee: 3, Prefix: fmt.Sprintf("[default%d]:", i), Console: c.Console})
 		cmd := helper(fmt.Sprintf("pieces %d", i))
 		start(t, w, cmd)
 		wg.Go(func() {
@@ -268,5 +268,40 @@ func TestWaitAfterFailedStart(t *testing.T) {
 	w.CloseChildEnds()
 	if err := w.Wait(limit(t)); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestFilteredLines checks that lines with a text are copied to a file that the workers
+// of a node share, wherever else their output goes.
+func TestFilteredLines(t *testing.T) {
+	for _, redirect := range []Std{0, Stdout} {
+		dir := t.TempDir()
+		c := captureFiles(t)
+		for i := range 2 {
+			w := open(t, WorkerOptions{
+				LocalRank: i, Dir: dir, Redirect: redirect, Console: c.Console,
+				Prefix: fmt.Sprintf("[default%d]:", i), Filter: Filter{Stdout: []string{"loss"}},
+			})
+			if _, err := fmt.Fprintf(w.Stdout, "step\nloss %d\nthe end", i); err != nil {
+				t.Fatal(err)
+			}
+			w.CloseChildEnds()
+			if err := w.Wait(limit(t)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got, err := os.ReadFile(filepath.Join(dir, "filtered_stdout.log"))
+		if want := "[default0]:loss 0\n[default1]:loss 1\n"; err != nil || string(got) != want {
+			t.Errorf("%q, %v, want %q", got, err, want)
+		}
+		whole, shown := "step\nloss 0\nthe endstep\nloss 1\nthe end", text(t, c.out)
+		if redirect != 0 {
+			b, _ := os.ReadFile(filepath.Join(dir, "0", "stdout.log"))
+			d, _ := os.ReadFile(filepath.Join(dir, "1", "stdout.log"))
+			shown = string(b) + string(d) + shown
+		}
+		if shown != whole {
+			t.Errorf("redirect %v: %q, want %q", redirect, shown, whole)
+		}
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"slices"
 	"syscall"
 	"time"
 
@@ -36,12 +37,17 @@ type Keeper struct {
 }
 
 // Forwarded returns the signals that a keeper passes on: SIGTERM, SIGINT, SIGHUP,
-// SIGQUIT, SIGUSR1, SIGUSR2 and SIGWINCH (a terminal reports its size only to the
+// SIGQUIT, SIGUSR1, SIGUSR2, those of more and SIGWINCH (a terminal reports its size only to the
 // keeper's process group). It leaves out the signals that this process's caller
 // ignores on purpose (SIGHUP under nohup, SIGINT of a shell's background job),
 // because listening to a signal would end that. Call it before signal.Notify.
-func Forwarded() []os.Signal {
+func Forwarded(more ...syscall.Signal) []os.Signal {
 	all := []os.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGUSR1, syscall.SIGUSR2, syscall.SIGWINCH}
+	for _, sig := range more {
+		if !slices.Contains(all, os.Signal(sig)) {
+			all = append(all, sig)
+		}
+	}
 	var on []os.Signal
 	for _, sig := range all {
 		if !signal.Ignored(sig) {

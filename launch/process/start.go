@@ -78,6 +78,7 @@ func (t *Table) StartAll(all []Spec) ([]*Process, error) {
 		if pid > 0 {
 			started[i] = &Process{table: t, pid: pid, leader: all[i].Session || all[i].Group, done: make(chan struct{})}
 			t.living[pid] = started[i]
+			t.deaths.watch(pid)
 		}
 	}
 	return started, err

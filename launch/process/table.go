@@ -1,15 +1,16 @@
 package process
 
 import (
+	"cmp"
 	"fmt"
 	"math"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"syscall"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -31,6 +32,7 @@ type Table struct {
 	living    map[int]*Process // processes that the table started and has not yet waited for
 	inherited map[int]bool     // children that this process had before the table
 	change    chan struct{}    // closed at the next end of a child; nil: no Stop waits for it
+	deaths    *deaths          // order of the ends of living
 }
 
 // Open makes this process the reaper of all its descendants, and collects their
@@ -45,6 +47,7 @@ func Open() (*Table, error) {
 		quit:      make(chan struct{}),
 		living:    make(map[int]*Process),
 		inherited: make(map[int]bool),
+		deaths:    openDeaths(),
 	}
 	fail := func(err error) (*Table, error) {
 		return nil, fmt.Errorf("cannot take charge of child processes: %w", err)
@@ -91,6 +94,9 @@ func (t *Table) Close() {
 	}
 	t.mu.Unlock()
 	t.running.Wait()
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.deaths.close()
 }
 
 // collect waits for children until Close. SIGCHLD wakes it, not a blocking wait: as
@@ -104,8 +110,7 @@ func (t *Table) collect() {
 	signal.Notify(t.sigchld, syscall.SIGCHLD)
 	defer signal.Stop(t.sigchld)
 	for {
-		for t.reap() {
-		}
+		t.reap()
 		select {
 		case <-t.sigchld:
 		case <-t.quit:
@@ -114,29 +119,50 @@ func (t *Table) collect() {
 	}
 }
 
-// reap waits for one child that has ended. It returns false if there is none.
-func (t *Table) reap() bool {
+// ended is a process whose end was collected.
+type ended struct {
+	process *Process
+	status  syscall.WaitStatus
+	number  int // in the order of the ends
+}
+
+// reap collects all children that have ended. Processes of the table become Done in the
+// order in which they ended.
+func (t *Table) reap() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	var ws syscall.WaitStatus
-	pid, err := syscall.Wait4(-1, &ws, syscall.WNOHANG|syscall.WALL, nil)
-	if err == syscall.EINTR {
-		return true
+	var all []ended
+	for some := false; ; some = true {
+		var ws syscall.WaitStatus
+		pid, err := syscall.Wait4(-1, &ws, syscall.WNOHANG|syscall.WALL, nil)
+		if err == syscall.EINTR {
+			continue
+		}
+		if err != nil || pid <= 0 {
+			if some && t.change != nil {
+				close(t.change)
+				t.change = nil
+			}
+			break
+		}
+		delete(t.inherited, pid)
+		if p := t.living[pid]; p != nil {
+			delete(t.living, pid)
+			all = append(all, ended{process: p, status: ws})
+		}
 	}
-	if err != nil || pid <= 0 {
-		return false
+	if len(all) == 0 {
+		return
 	}
-	delete(t.inherited, pid)
-	if p := t.living[pid]; p != nil {
-		delete(t.living, pid)
-		p.exit = exitOf(ws, time.Now())
-		close(p.done)
+	t.deaths.note() // a child can be collected only after its event is queued
+	for i := range all {
+		all[i].number = t.deaths.collect(all[i].process.pid)
 	}
-	if t.change != nil {
-		close(t.change)
-		t.change = nil
+	slices.SortStableFunc(all, func(a, b ended) int { return cmp.Compare(a.number, b.number) })
+	for _, e := range all {
+		e.process.exit = exitOf(e.status, t.deaths.now())
+		close(e.process.done)
 	}
-	return true
 }
 
 // changed returns a channel that is closed at the next end of a child. The lock

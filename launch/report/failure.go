@@ -2,6 +2,8 @@ package report
 
 import (
 	"fmt"
+	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -13,54 +15,113 @@ import (
 // maxTextLines is the number of lines of a traceback that are shown.
 const maxTextLines = 200
 
-// failureLines returns the lines of one failure in torchrun's layout. There may be
-// many failures. So only the root cause shows its standard error, and consequences
-// show no traceback.
+// failureLines returns the lines of one failure, in torchrun's layout to the byte.
+// Consequences show no traceback, because there may be many.
 func failureLines(n int, c *rendezvous.Cause, zone *time.Location, root bool) []string {
 	lines := []string{fmt.Sprintf("[%d]:", n)}
-	field := func(name, value string) {
-		// The lines of a field after the first are indented by 4, deeper than the
-		// fields. So no text of a worker looks like a field.
-		for i, line := range strings.Split(value, "\n") {
-			if i == 0 {
-				line = fmt.Sprintf("  %-10s: %s", name, line)
-			} else {
-				line = "    " + line
-			}
-			lines = append(lines, strings.TrimRight(line, " "))
-		}
-	}
 	at := c.Time
-	if !c.ErrorTime.IsZero() { // as in torchrun: the time of the exception, not of the process's end
+	if !c.ErrorTime.IsZero() { // the time of the exception, not of the process's end
 		at = c.ErrorTime
 	}
-	field("time", at.In(zone).Format("2006-01-02_15:04:05"))
-	field("host", orNA(oneLine(c.Host)))
-	if node := nodeText(c); node != "" {
-		field("node", node)
-	}
+	lines = append(lines, field("time", at.In(zone).Format("2006-01-02_15:04:05"))...)
+	lines = append(lines, field("host", orNA(oneLine(c.Host)))...)
 	if c.Rank < 0 {
-		field("rank", "none ("+eventText(c.Kind)+")")
-		field("reason", orNA(reasonText(c)))
+		lines = append(lines, field("rank", "none ("+eventText(c.Kind)+")")...)
+		lines = append(lines, ownField("reason", orNA(reasonText(c)))...)
 		if text := strings.TrimSpace(c.Traceback); root && text != "" { // the output of a compiler
-			field("output", plainLines(strings.Split(text, "\n")))
+			lines = append(lines, ownField("output", plainLines(strings.Split(text, "\n")))...)
 		}
-	} else {
-		field("rank", fmt.Sprintf("%d (local_rank: %d)", c.Rank, c.LocalRank))
-		field("exitcode", exitText(c))
-		field("error_file", orNA(oneLine(c.ErrorFile)))
-		field("traceback", tracebackText(c, root || !c.Consequence))
+		return lines
 	}
-	if len(c.Logs) > 0 && (root || !c.Consequence) {
-		field("logs", oneLine(strings.Join(c.Logs, ", ")))
+	lines = append(lines, field("rank", fmt.Sprintf("%d (local_rank: %d)", c.Rank, c.LocalRank))...)
+	lines = append(lines, field("exitcode", exitText(c))...)
+	lines = append(lines, field("error_file", orNA(oneLine(c.ErrorFile)))...)
+	return append(lines, field("traceback", tracebackText(c, root || !c.Consequence))...)
+}
+
+// field returns the lines of a field of torchrun's. The lines after the first are
+// indented by 2, as there. A line that would look like a field is indented by 4, so that
+// no text of a worker is taken for one.
+func field(name, value string) []string {
+	first, rest, _ := strings.Cut(value, "\n")
+	lines := []string{fmt.Sprintf("  %-10s: %s", name, first)}
+	if len(first) == len(value) {
+		return lines
 	}
-	if root && len(c.Tail) > 0 {
-		field("stderr", plainLines(c.Tail))
-	}
-	if c.Consequence && !root {
-		field("note", "consequence of the root cause (its peer had ended)")
+	for line := range strings.SplitSeq(rest, "\n") {
+		if fieldLike.MatchString(line) {
+			line = "  " + line
+		}
+		lines = append(lines, "  "+line)
 	}
 	return lines
+}
+
+// ownField returns the lines of a field that torchrun does not have. The lines after
+// the first are indented by 4, deeper than the fields.
+func ownField(name, value string) []string {
+	lines := strings.Split(fmt.Sprintf("  %-10s: %s", name, strings.ReplaceAll(value, "\n", "\n    ")), "\n")
+	for i := range lines {
+		lines[i] = strings.TrimRight(lines[i], " ")
+	}
+	return lines
+}
+
+// fieldLike matches what, indented by 2, looks like a field of the report.
+var fieldLike = regexp.MustCompile(`^(?:time|host|rank|exitcode|error_file|traceback|node|logs|stderr|reason|output|likely cause|fix) *:`)
+
+// moreLines returns what torchrun's report does not have of the root cause: node, log
+// files, standard error without what the traceback shows, cause and fix.
+func moreLines(c *rendezvous.Cause, explanation []string) []string {
+	var lines []string
+	if node := nodeText(c); node != "" {
+		lines = append(lines, ownField("node", node)...)
+	}
+	if len(c.Logs) > 0 {
+		lines = append(lines, ownField("logs", oneLine(strings.Join(c.Logs, ", ")))...)
+	}
+	if tail := withoutTraceback(c.Tail, c.Traceback); len(tail) > 0 {
+		lines = append(lines, ownField("stderr", plainLines(tail))...)
+	}
+	return append(lines, explanation...)
+}
+
+// otherLine says of another failure what torchrun's report does not have; "": nothing.
+func otherLine(c *rendezvous.Cause) string {
+	var parts []string
+	if node := nodeText(c); node != "" {
+		parts = append(parts, "node "+node)
+	}
+	if c.Consequence {
+		parts = append(parts, "consequence of the root cause (its peer had ended)")
+	} else if len(c.Logs) > 0 {
+		parts = append(parts, oneLine(strings.Join(c.Logs, ", ")))
+	}
+	if c.Rank < 0 || len(parts) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("gorun: rank %d: %s", c.Rank, strings.Join(parts, "; "))
+}
+
+// withoutTraceback removes the last traceback of a worker's standard error if it is the
+// one that the error file has: both end with the same line.
+func withoutTraceback(tail []string, traceback string) []string {
+	last := strings.TrimRight(traceback, "\n")
+	last = last[strings.LastIndexByte(last, '\n')+1:]
+	end := -1
+	for i, line := range tail {
+		if last != "" && line == last {
+			end = i
+		}
+	}
+	if end < 0 {
+		return tail
+	}
+	begin := end
+	for begin > 0 && !strings.HasPrefix(tail[begin], "Traceback (most recent call last)") {
+		begin--
+	}
+	return slices.Concat(tail[:begin], tail[end+1:])
 }
 
 // nodeText returns the node's group rank and address, as far as they are known.
@@ -122,7 +183,7 @@ func tracebackText(c *rendezvous.Cause, whole bool) string {
 	text := strings.TrimRight(c.Traceback, "\n")
 	switch {
 	case text != "" && whole:
-		return plainLines(strings.Split(text, "\n"))
+		return plainLines(strings.Split(c.Traceback, "\n")) // with its last line break, as torchrun
 	case c.Message != "":
 		return oneLine(c.Message)
 	case text != "":

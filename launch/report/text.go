@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -41,10 +42,12 @@ type TextInput struct {
 	Location *time.Location
 }
 
-// Text returns the report of a failed job, or "" if there is no cause. The layout
-// is torchrun's (the text of ChildFailedError), so that a tool that searches
-// torchrun's logs for a root cause finds it. Fields that torchrun does not have
-// are between or after torchrun's fields. The last line is a summary.
+// childFailed is the line above torchrun's report, by which scripts find it.
+const childFailed = "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: "
+
+// Text returns the report of a failed job, or "" if there is no cause. Its first part is
+// torchrun's (the text of ChildFailedError), line by line; the failures are numbered by
+// rank. What torchrun does not have follows below it. The last line is a summary.
 func Text(in TextInput) string {
 	if in.Cause == nil {
 		return ""
@@ -53,23 +56,34 @@ func Text(in TextInput) string {
 		in.Location = time.Local
 	}
 	others := slices.DeleteFunc(slices.Clone(in.Failures), func(c rendezvous.Cause) bool { return isSameFailure(&c, in.Cause) })
+	before := func(c *rendezvous.Cause) bool { return c.Rank >= 0 && c.Rank < in.Cause.Rank }
+	slices.SortStableFunc(others, func(a, b rendezvous.Cause) int { return cmp.Compare(a.Rank, b.Rank) })
 
-	verb := "FAILED"
-	if in.Cause.Kind == rendezvous.KindStopped {
+	verb, above := "FAILED", ""
+	switch {
+	case in.Cause.Kind == rendezvous.KindStopped:
 		verb = "STOPPED"
+	case in.Cause.Rank >= 0:
+		above = childFailed
 	}
 	title := strings.TrimSpace(oneLine(in.Entrypoint) + " " + verb)
 	failures := []string{"Failures:"}
+	number := 0
 	for i := range others[:min(len(others), maxOthers)] {
-		failures = append(failures, failureLines(i+1, &others[i], in.Location, false)...)
+		n := i
+		if !before(&others[i]) {
+			n++
+		} else {
+			number = i + 1
+		}
+		failures = append(failures, failureLines(n, &others[i], in.Location, false)...)
 	}
 	if len(others) == 0 {
 		failures = append(failures, "  <NO_OTHER_FAILURES>")
 	} else if more := len(others) - maxOthers; more > 0 {
 		failures = append(failures, fmt.Sprintf("  ... and %d more (gorun --report FILE keeps all)", more))
 	}
-	root := append([]string{"Root Cause (first observed failure):"}, failureLines(0, in.Cause, in.Location, true)...)
-	root = append(root, explanationLines(in.Explanation)...)
+	root := append([]string{"Root Cause (first observed failure):"}, failureLines(number, in.Cause, in.Location, true)...)
 
 	width := utf8.RuneCountInString(title)
 	for _, line := range slices.Concat(failures, root) {
@@ -77,8 +91,14 @@ func Text(in TextInput) string {
 	}
 	double := strings.Repeat("=", min(width, barWidth))
 	single := strings.Repeat("-", min(width, barWidth))
-	lines := slices.Concat([]string{"", double, title, single}, failures, []string{single}, root,
-		[]string{double, summary(in, others), ""})
+	more := moreLines(in.Cause, explanationLines(in.Explanation))
+	for i := range others[:min(len(others), maxOthers)] {
+		if line := otherLine(&others[i]); line != "" {
+			more = append(more, line)
+		}
+	}
+	lines := slices.Concat([]string{above, double, title, single}, failures, []string{single}, root,
+		[]string{double}, more, []string{summary(in, others), ""})
 	return strings.Join(lines, "\n")
 }
 

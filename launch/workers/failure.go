@@ -1,7 +1,9 @@
 package workers
 
 import (
+	"cmp"
 	"context"
+	"slices"
 	"strings"
 	"time"
 
@@ -75,11 +77,18 @@ func (r *Round) fail(c rendezvous.Cause) {
 	if err := r.applyEvent(eventFailure); err != nil {
 		c = r.AgentFailure(err)
 	}
-	if w := r.find(c.Rank); w != nil && w.cause == nil {
+	w := r.find(c.Rank)
+	if w != nil && w.cause == nil {
 		w.cause = &c
 	}
+	// What failed before is found at this moment, and posts the first failure then.
+	postsLater := w != nil && r.failedUnseen(w)
+	primary := r.firstFailure() != nil
 	r.mu.Unlock()
-	if c.Consequence {
+	if postsLater {
+		return
+	}
+	if c.Consequence && !primary {
 		select {
 		case <-time.After(peerWait):
 		case <-r.stopping: // Over reports it
@@ -87,12 +96,63 @@ func (r *Round) fail(c rendezvous.Cause) {
 		}
 	}
 	r.mu.Lock()
-	first := !r.posted
-	r.posted = true
+	first := r.posted == nil
+	if first {
+		r.posted = &c
+		if f := r.firstFailure(); f != nil && w != nil {
+			r.posted = f
+		}
+	}
+	c = *r.posted
 	r.mu.Unlock()
 	if first {
 		r.opts.Post(rendezvous.Failed{Round: r.opts.Plan.World.Round, Cause: c})
 	}
+}
+
+// failedUnseen reports whether a worker failed before w and its cause is not found
+// yet. The lock is held.
+func (r *Round) failedUnseen(w *worker) bool {
+	at, ended := w.failedAt(r)
+	return ended && slices.ContainsFunc(r.workers, func(other *worker) bool {
+		before, failed := other.failedAt(r)
+		return other != w && failed && other.cause == nil && before.Before(at)
+	})
+}
+
+// failedAt returns when a worker failed by its end, false if it runs, succeeded or was
+// stopped. The round's lock is held.
+func (w *worker) failedAt(r *Round) (time.Time, bool) {
+	select {
+	case <-w.proc.Done():
+	default:
+		return time.Time{}, false
+	}
+	exit := w.proc.Exit()
+	return exit.At, !exit.Success() && !(r.wasStopped() && exit.At.After(r.stopAt))
+}
+
+// firstFailure returns the first known failure of a worker that is no consequence of
+// another: by the time in the error files, which has whole seconds, and else by the order
+// of the ends; nil: there is none. The lock is held.
+func (r *Round) firstFailure() *rendezvous.Cause {
+	var first *rendezvous.Cause
+	for _, w := range r.workers {
+		if w.cause == nil || w.cause.Consequence {
+			continue
+		}
+		if first == nil || cmp.Or(compareErrorTimes(w.cause, first), w.cause.Time.Compare(first.Time)) < 0 {
+			first = w.cause
+		}
+	}
+	return first
+}
+
+func compareErrorTimes(a, b *rendezvous.Cause) int {
+	if a.ErrorTime.IsZero() || b.ErrorTime.IsZero() {
+		return 0
+	}
+	return a.ErrorTime.Compare(b.ErrorTime)
 }
 
 // find returns the worker of a rank, nil if it was not started. The lock is held.

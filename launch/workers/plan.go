@@ -24,6 +24,8 @@ type Plan struct {
 	Step    string   // of the scheduler, in which this agent runs; "": none
 	Socket  string   // path of the worker socket; "": there is none
 	Stdin   *os.File // of every worker; nil: /dev/null
+	Master  string   // host:port at which rank 0 opens the workers' store; "": World.Store is theirs
+	Timers  string   // path of the pipe for torch's file timers; "": none
 	Tasks   []Task   // by local rank, of the scheduler's tasks in which the workers run; nil: they run in the agent's
 	Err     error    // why the workers cannot be started
 }
@@ -40,7 +42,11 @@ func (p *Plan) Member() *rendezvous.Member { return &p.World.Members[p.Group] }
 // Vars returns what distinguishes the environment of one worker.
 func (p *Plan) Vars(local int, errorFile string) envprop.Vars {
 	w, m := &p.World, p.Member()
-	host, port, _ := net.SplitHostPort(w.Store)
+	master, agentStore := w.Store, ""
+	if p.Master != "" {
+		master, agentStore = p.Master, w.Store
+	}
+	host, port, _ := net.SplitHostPort(master)
 	n, _ := strconv.Atoi(port)
 	v := envprop.Vars{
 		Ranks: envprop.Ranks{
@@ -50,10 +56,10 @@ func (p *Plan) Vars(local int, errorFile string) envprop.Vars {
 		},
 		Round: envprop.Round{
 			RunID: w.RunID, Number: w.Round, RestartCount: w.Restart, MaxRestarts: w.MaxRestarts,
-			MasterAddr: host, MasterPort: n, WorldToken: w.Token,
+			MasterAddr: host, MasterPort: n, AgentStore: agentStore, WorldToken: w.Token,
 		},
 		Devices:   p.Places.Slot(local).Devices,
-		ErrorFile: errorFile, WorkerSocket: p.Socket, NodeAddr: m.Addr, Step: p.Step,
+		ErrorFile: errorFile, WorkerSocket: p.Socket, NodeAddr: m.Addr, Step: p.Step, TimerFile: p.Timers,
 	}
 	if local < len(p.Tasks) {
 		v.Task, v.Devices.Threads = p.Tasks[local].Env, p.Tasks[local].Threads

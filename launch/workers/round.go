@@ -19,6 +19,10 @@ const (
 	outputTimeout = time.Second
 	// peerWait bounds the time from a worker's closed connections to its end.
 	peerWait = time.Second
+	// siblingTime is how long the other Python workers of a node go on after a failure,
+	// so that those that fail at the same time, for a reason of their own, are listed.
+	// torchrun looks at its workers every 100 ms (--monitor-interval).
+	siblingTime = 100 * time.Millisecond
 	// reportTime bounds the wait for what an ended worker has reported.
 	reportTime = 20 * time.Millisecond
 )
@@ -48,11 +52,11 @@ type Round struct {
 
 	mu       sync.Mutex
 	state    state
-	workers  []*worker     // workers that were started
-	running  int           // workers that have not ended
-	posted   bool          // Failed was posted
-	stopping chan struct{} // closed by the first stop
-	stopAt   time.Time     // time of the first stop
+	workers  []*worker         // workers that were started
+	running  int               // workers that have not ended
+	posted   *rendezvous.Cause // of the Failed that was posted; nil: none was
+	stopping chan struct{}     // closed by the first stop
+	stopAt   time.Time         // time of the first stop
 }
 
 // worker is one process and its output.

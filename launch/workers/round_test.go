@@ -3,6 +3,7 @@ package workers
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -458,5 +459,94 @@ func TestRoundOfRealProcesses(t *testing.T) {
 	r.Close()
 	if len(events) > 0 {
 		t.Errorf("%+v", <-events)
+	}
+}
+
+// TestFirstFailureIsPosted checks that of several failures the first one is posted, also
+// when its cause is found last: by the times in the error files, then by the ends.
+func TestFirstFailureIsPosted(t *testing.T) {
+	const raised = `{"message": {"message": "ValueError: x", "extraInfo": {"py_callstack": "Traceback", "timestamp": "%d"}}}`
+	for _, tt := range []struct {
+		name  string
+		write func(b *testRound)
+		want  int
+	}{
+		{"the first end", func(*testRound) {}, 4},
+		{"the same second", func(b *testRound) {
+			b.write(0, "error.json", fmt.Sprintf(raised, 1605774851))
+			b.write(1, "error.json", fmt.Sprintf(raised, 1605774851))
+		}, 4},
+		{"the first exception", func(b *testRound) {
+			b.write(0, "error.json", fmt.Sprintf(raised, 1605774852))
+			b.write(1, "error.json", fmt.Sprintf(raised, 1605774851))
+		}, 5},
+		{"no consequence", func(b *testRound) { b.write(0, "stderr.log", lostPeer) }, 5},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newTestRound(t, 2)
+				b.round.opts.ReportedFailure = func(ctx context.Context, rank int) string {
+					if rank == 4 {
+						<-ctx.Done()
+					}
+					return ""
+				}
+				b.round.Start()
+				tt.write(b)
+				b.table.Processes()[0].End(1, 0)
+				b.table.Processes()[1].End(1, 0)
+				time.Sleep(reportTime)
+				if c := b.failed(); c.Rank != tt.want {
+					t.Errorf("rank %d, want %d", c.Rank, tt.want)
+				}
+			})
+		})
+	}
+}
+
+// TestSiblingsMayFail checks that a stop after the failure of a Python worker leaves the
+// node's others 100 ms to fail too, and that all other stops begin at once.
+func TestSiblingsMayFail(t *testing.T) {
+	for _, tt := range []struct {
+		name        string
+		interpreter string
+		signal      syscall.Signal
+		grace       time.Duration
+		want        int // failures
+	}{
+		{"Python", "/usr/bin/python3", 0, time.Minute, 2},
+		{"another program", "", 0, time.Minute, 1},
+		{"SIGKILL", "/usr/bin/python3", syscall.SIGKILL, time.Minute, 1},
+		{"no grace", "/usr/bin/python3", 0, 0, 1},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				b := newTestRound(t, 3)
+				b.round.opts.Plan.Program.Interpreter = tt.interpreter
+				b.round.Start()
+				code := 1
+				if tt.signal != 0 {
+					code = -1
+				}
+				b.table.Processes()[1].End(code, tt.signal)
+				if c := b.failed(); c.Rank != 5 {
+					t.Errorf("%+v", c)
+				}
+				var wg sync.WaitGroup
+				defer wg.Wait()
+				wg.Go(func() {
+					time.Sleep(50 * time.Millisecond)
+					b.table.Processes()[0].End(2, 0)
+				})
+				began := time.Now()
+				over, ok := b.round.Stop(process.StopOptions{Signal: syscall.SIGTERM, Grace: tt.grace})
+				if !ok || len(over.Failures) != tt.want {
+					t.Errorf("%v, %d failures, want %d: %+v", ok, len(over.Failures), tt.want, over.Failures)
+				}
+				if took := time.Since(began); tt.want == 2 && took < 90*time.Millisecond || tt.want == 1 && took > 10*time.Millisecond {
+					t.Errorf("the stop took %v", took)
+				}
+			})
+		})
 	}
 }

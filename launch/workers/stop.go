@@ -20,6 +20,7 @@ const maxWitnesses = 2
 // returns the report.
 func (r *Round) Stop(o process.StopOptions) (over rendezvous.Over, ok bool) {
 	over.Round = r.opts.Plan.World.Round
+	r.waitForSiblings(o)
 	first, err := r.beginStop()
 	switch {
 	case err != nil:
@@ -57,6 +58,25 @@ func (r *Round) Close() {
 	r.skipDeviceWait()
 	_, _ = r.beginStop() // the round may already be stopped
 	_ = r.end(process.StopOptions{})
+}
+
+// waitForSiblings leaves the other workers a moment to fail too, if one of this node's
+// Python workers has just failed. Nothing is left to a worker that a signal killed, as by
+// the kernel for want of memory, or whose failure came over the worker socket: the
+// others of such a job hear of the abort at once.
+func (r *Round) waitForSiblings(o process.StopOptions) {
+	r.mu.Lock()
+	first, running := r.posted, r.running
+	r.mu.Unlock()
+	if first == nil || first.Kind != rendezvous.KindExit || running == 0 || o.Grace == 0 || r.opts.Plan.Program.Interpreter == "" {
+		return
+	}
+	timer := time.NewTimer(time.Until(first.Time.Add(siblingTime)))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-r.stopping: // a second stop
+	}
 }
 
 // beginStop records that the workers are being stopped from now on.
