@@ -60,21 +60,25 @@ func TestPin(t *testing.T) {
 	}{
 		"as torchrun's scripts want it": {
 			flags: "--nproc-per-node 2",
+			want:  []string{"0 0 - - " + a, "1 1 - - " + b},
+		},
+		"by UUID": {
+			flags: "--nproc-per-node 2 --pin-by uuid",
 			want:  []string{"0 0 " + all + " PCI_BUS_ID " + a, "1 1 " + all + " PCI_BUS_ID " + b},
 		},
 		"all": {
 			flags: "--nproc-per-node gpu --gpus-per-worker 2",
-			want:  []string{"0 0 " + all + " PCI_BUS_ID " + a + "," + b, "1 1 " + all + " PCI_BUS_ID " + c + "," + d},
+			want:  []string{"0 0 - - " + a + "," + b, "1 1 - - " + c + "," + d},
 			text:  "each worker sees all GPUs and owns 2 of them",
 		},
 		"exclusive": {
 			flags: "--nproc-per-node 2 --pin=exclusive",
-			want:  []string{"0 0 " + a + " PCI_BUS_ID " + a, "1 1 " + b + " PCI_BUS_ID " + b},
+			want:  []string{"0 0 0 PCI_BUS_ID " + a, "1 1 1 PCI_BUS_ID " + b},
 		},
 		"none": {flags: "--nproc-per-node 2 --pin=none", want: []string{"0 0 - - -", "1 1 - - -"}},
 		"a map": {
 			flags: "--nproc-per-node 2 --pin=exclusive --map gpu=3,1",
-			want:  []string{"0 0 " + d + " PCI_BUS_ID " + d, "1 1 " + b + " PCI_BUS_ID " + b},
+			want:  []string{"0 0 3 PCI_BUS_ID " + d, "1 1 1 PCI_BUS_ID " + b},
 		},
 		"virtual local rank": {
 			flags: "--nproc-per-node 2 --virtual-local-rank",
@@ -82,11 +86,11 @@ func TestPin(t *testing.T) {
 		},
 		"what is visible": {
 			flags: "--nproc-per-node gpu", env: []string{"CUDA_VISIBLE_DEVICES=2,GPU-node1-0000,0"},
-			want: []string{"0 0 " + c + " PCI_BUS_ID " + c}, text: "so CUDA ignores it and what follows",
+			want: []string{"0 0 2,GPU-node1-0000,0 - " + c}, text: "so CUDA ignores it and what follows",
 		},
 		"reversed": {
 			flags: "--nproc-per-node gpu", env: []string{"CUDA_VISIBLE_DEVICES=" + b + "," + a},
-			want: []string{"0 0 " + b + "," + a + " PCI_BUS_ID " + b, "1 1 " + b + "," + a + " PCI_BUS_ID " + a},
+			want: []string{"0 0 " + b + "," + a + " - " + b, "1 1 " + b + "," + a + " - " + a},
 		},
 		"hidden": {
 			flags: "--nproc-per-node 2", env: []string{"CUDA_VISIBLE_DEVICES="},
@@ -95,8 +99,8 @@ func TestPin(t *testing.T) {
 		"nodes of one machine": {
 			flags: "--local-nodes 2 --nproc-per-node gpu --pin=exclusive",
 			want: []string{
-				"0 0 " + a + " PCI_BUS_ID " + a, "1 1 " + b + " PCI_BUS_ID " + b,
-				"2 0 " + c + " PCI_BUS_ID " + c, "3 1 " + d + " PCI_BUS_ID " + d,
+				"0 0 0 PCI_BUS_ID " + a, "1 1 1 PCI_BUS_ID " + b,
+				"2 0 2 PCI_BUS_ID " + c, "3 1 3 PCI_BUS_ID " + d,
 			},
 		},
 		"hidden, but asked for": {
@@ -112,19 +116,24 @@ func TestPin(t *testing.T) {
 			text: "gorun: no GPU is visible on node node1: SLURM_STEP_GPUS=2,3 does not give 2 of the 2 GPUs that CUDA shows; make some visible, or leave out --pin=exclusive\n",
 		},
 		"more workers than GPUs": {
-			flags: "--nproc-per-node 5", code: 2, text: "gorun: 5 workers, but 4 GPUs are visible on node node1: use --nproc-per-node gpu, or --oversubscribe-gpus to share; for a job that computes on CPUs, CUDA_VISIBLE_DEVICES=\"\" or --pin=none\n",
+			flags: "--nproc-per-node 5", want: []string{"0 0 - - -", "1 1 - - -", "2 2 - - -", "3 3 - - -", "4 4 - - -"},
+			text: "gorun: 5 workers, but 4 GPUs are visible on node node1: no worker gets a GPU of its own, as under torchrun; --nproc-per-node gpu starts one for each GPU\n",
+		},
+		"more workers than GPUs, pinned": {
+			flags: "--nproc-per-node 5 --pin=order", code: 2, text: "gorun: 5 workers, but 4 GPUs are visible on node node1: use --nproc-per-node gpu, or --oversubscribe-gpus to share; for a job that computes on CPUs, CUDA_VISIBLE_DEVICES=\"\" or --pin=none\n",
 		},
 		"more workers than GPUs, not for these": {
 			flags: "--nproc-per-node 5 --pin=none", want: []string{"0 0 - - -", "1 1 - - -", "2 2 - - -", "3 3 - - -", "4 4 - - -"},
 		},
 		"more nodes than GPUs": {
-			flags: "--local-nodes 2 --nproc-per-node 3", code: 2, text: "3 workers after the 3 of this machine's other nodes, but 4 GPUs are visible",
+			flags: "--local-nodes 2 --nproc-per-node 3", want: []string{"0 0 - - -", "1 1 - - -", "2 2 - - -", "3 0 - - -", "4 1 - - -", "5 2 - - -"},
+			text: "6 workers, but 4 GPUs are visible",
 		},
 		"shared": {
 			flags: "--nproc-per-node 5 --pin=exclusive --oversubscribe-gpus",
 			want: []string{
-				"0 0 " + a + " PCI_BUS_ID " + a, "1 1 " + b + " PCI_BUS_ID " + b, "2 2 " + c + " PCI_BUS_ID " + c,
-				"3 3 " + d + " PCI_BUS_ID " + d, "4 4 " + a + " PCI_BUS_ID " + a,
+				"0 0 0 PCI_BUS_ID " + a, "1 1 1 PCI_BUS_ID " + b, "2 2 2 PCI_BUS_ID " + c,
+				"3 3 3 PCI_BUS_ID " + d, "4 4 0 PCI_BUS_ID " + a,
 			},
 		},
 	} {

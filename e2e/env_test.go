@@ -78,8 +78,8 @@ func (j *job) environ(rank int) map[string]string {
 }
 
 // TestOMPNumThreads checks that OMP_NUM_THREADS is the user's if set. Otherwise, where
-// several workers share a node, it is each worker's share of the cores, or 1 with
-// --omp=torchrun.
+// several workers share a node, it is 1, or each worker's share of the cores with
+// --omp=cores.
 func TestOMPNumThreads(t *testing.T) {
 	t.Parallel()
 	cpus, _, err := numa.Allowed()
@@ -89,7 +89,7 @@ func TestOMPNumThreads(t *testing.T) {
 	share := max(1, len(numa.Cores(os.DirFS("/"), cpus))/2)
 	for name, c := range map[string]struct{ nproc, omp, given, want string }{
 		"given": {"2", "cores", "OMP_NUM_THREADS=5", "5"}, "several": {"2", "cores", "", fmt.Sprint(share)},
-		"torchrun": {"2", "torchrun", "", "1"}, "one": {"1", "cores", "", "none"},
+		"torchrun": {"2", "torchrun", "", "1"}, "default": {"2", "", "", "1"}, "one": {"1", "cores", "", "none"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -102,7 +102,7 @@ func TestOMPNumThreads(t *testing.T) {
 			a := j.launch(name, cmd)
 			j.wantExit(longWait, 0, a)
 			a.waitForStdout("omp "+c.want+"\n", 1)
-			if noted := strings.Contains(a.err.String(), "OMP_NUM_THREADS"); noted != (name == "several" || name == "torchrun") {
+			if noted := strings.Contains(a.err.String(), "OMP_NUM_THREADS"); noted != (c.want != "5" && c.want != "none") {
 				t.Errorf("a note about OMP_NUM_THREADS: %v", noted)
 			}
 		})

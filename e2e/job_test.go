@@ -2,8 +2,6 @@ package e2e_test
 
 import (
 	"fmt"
-	"math/rand/v2"
-	"net"
 	"os"
 	"os/exec"
 	"strings"
@@ -11,13 +9,15 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/gorun/gorun/internal/porttest"
 )
 
 const (
 	envToken  = "E2E_TOKEN"      // marks every process of a job
 	envDir    = "E2E_DIR"        // the job's folder, for its workers
 	longWait  = 30 * time.Second // bound for what must happen at all
-	shortWait = 5 * time.Second  // bound for what must not take long, on a busy machine
+	shortWait = 15 * time.Second // bound for what must not take long, on a busy machine
 )
 
 // job has the agents of one run on this machine and all that they started.
@@ -42,7 +42,7 @@ func newJob(t testing.TB, flags ...string) *job {
 	n := jobs.Add(1)
 	j := &job{
 		TB: t, token: fmt.Sprintf("%s=%d.%d", envToken, os.Getpid(), n), id: fmt.Sprintf("e2e-%d", n),
-		endpoint: fmt.Sprintf("127.0.0.1:%d", freePort(t)), dir: t.TempDir(), flags: flags,
+		endpoint: fmt.Sprintf("127.0.0.1:%d", porttest.Free(t, "")), dir: t.TempDir(), flags: flags,
 	}
 	t.Cleanup(func() {
 		j.wantNoProcess()
@@ -55,50 +55,6 @@ func newJob(t testing.TB, flags ...string) *job {
 		}
 	})
 	return j
-}
-
-var nextPort atomic.Int64
-
-// firstPort keeps the ports of test runs apart that run at the same time.
-var firstPort = rand.Int64N(12000)
-
-// freePort returns a port that is free for TCP and UDP. It lies outside the range from
-// which the kernel chooses, so that no other test gets it meanwhile.
-func freePort(t testing.TB) int {
-	t.Helper()
-	lo := outside(12000)
-	for range 2000 {
-		port := lo + int((firstPort+nextPort.Add(1))%12000)
-		tcp, err := net.Listen("tcp", fmt.Sprintf(":%d", port))
-		if err != nil {
-			continue
-		}
-		udp, err := net.ListenPacket("udp", fmt.Sprintf(":%d", port))
-		tcp.Close()
-		if err == nil {
-			udp.Close()
-			return port
-		}
-	}
-	t.Fatal("no free port")
-	return 0
-}
-
-// outside returns the first of n ports from which the kernel does not choose, if there
-// are so many.
-func outside(n int) int {
-	low, high := 32768, 60999
-	if b, err := os.ReadFile("/proc/sys/net/ipv4/ip_local_port_range"); err == nil {
-		_, _ = fmt.Sscan(string(b), &low, &high)
-	}
-	switch {
-	case low-n >= 1024:
-		return max(1024, low-n-768)
-	case high+n <= 65535:
-		return high + 1
-	default:
-		return 20000
-	}
 }
 
 // hideGPUs is the entry of an environment that hides all GPUs.

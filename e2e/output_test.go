@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -164,6 +165,57 @@ func TestOutputUntouched(t *testing.T) {
 	}
 }
 
+// TestOutputKeepsOrder checks that a worker's lines on both streams keep their order where
+// gorun's two streams are one file, pipe or terminal.
+func TestOutputKeepsOrder(t *testing.T) {
+	t.Parallel()
+	const script = `i=0; while [ $i -lt 300 ]; do echo line $i; echo line $((i + 1)) >&2; i=$((i + 2)); done`
+	var want strings.Builder
+	for i := range 300 {
+		fmt.Fprintf(&want, "line %d\n", i)
+	}
+	check := func(t *testing.T, got string) {
+		t.Helper()
+		if got = strings.ReplaceAll(got, "\r", ""); got != want.String() {
+			t.Errorf("the order is lost after %d bytes: %.200q", commonLength(got, want.String()), got[commonLength(got, want.String()):])
+		}
+	}
+	for _, flags := range [][]string{{"--standalone"}, {"--standalone", "--max-restarts", "1"}} {
+		t.Run(fmt.Sprint("file ", len(flags)), func(t *testing.T) {
+			j := newJob(t)
+			f, err := os.Create(filepath.Join(j.dir, "log"))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer f.Close()
+			cmd := j.command(with(sh(script), flags...)...)
+			cmd.Stdout, cmd.Stderr = f, f
+			if err := cmd.Run(); err != nil {
+				t.Fatal(err)
+			}
+			got, err := os.ReadFile(f.Name())
+			if err != nil {
+				t.Fatal(err)
+			}
+			check(t, string(got))
+		})
+	}
+	t.Run("pipe", func(t *testing.T) {
+		out, err := newJob(t).command(with(sh(script), "--standalone")...).CombinedOutput() // one pipe
+		if err != nil {
+			t.Fatal(err)
+		}
+		check(t, string(out))
+	})
+	t.Run("terminal", func(t *testing.T) {
+		j := newJob(t)
+		a, _ := j.terminal(with(sh(script), "--standalone")...)
+		j.wantExit(longWait, 0, a)
+		a.waitForStdout("line 299", 1)
+		check(t, a.out.String())
+	})
+}
+
 func commonLength(a, b string) int {
 	n := 0
 	for n < len(a) && n < len(b) && a[n] == b[n] {
@@ -225,4 +277,42 @@ func TestRedirectsOfNoWorker(t *testing.T) {
 		t.Error("of folders and flags that do not matter")
 	}
 	b.waitForStderr("output is in")
+}
+
+// TestConsoleFlags checks torchrun's flags for what the terminal shows: a prefix of the
+// user's own, only some local ranks, and lines that are copied to files of the attempt.
+func TestConsoleFlags(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	j := newJob(t, "--standalone", "--nproc-per-node", "2", "--role", "r", "--log-dir", dir)
+	a := j.run("alone", with(sh(`echo "loss $RANK"; echo other; echo "bad $RANK" >&2`),
+		"--tee", "3", "--log-line-prefix-template", "<${role_name} ${rank}/${local_rank} $unknown $$>",
+		"--local-ranks-filter", "1", "--duplicate-stdout-filters", "loss,never", "--duplicate-stderr-filters", "bad")...)
+	j.wantExit(longWait, 0, a)
+	const prefix1 = "<r 1/1 $unknown $>"
+	if got, want := a.out.String(), prefix1+"loss 1\n"+prefix1+"other\n"; got != want {
+		t.Errorf("stdout %q, want %q", got, want)
+	}
+	for file, want := range map[string]string{
+		"0/stdout.log": "loss 0\nother\n", "1/stderr.log": "bad 1\n",
+		"filtered_stdout.log": "<r 0/0 $unknown $>loss 0\n" + prefix1 + "loss 1\n",
+		"filtered_stderr.log": "<r 0/0 $unknown $>bad 0\n" + prefix1 + "bad 1\n",
+	} {
+		found, err := filepath.Glob(filepath.Join(dir, "*", "attempt_0", file))
+		if err != nil || len(found) != 1 {
+			t.Errorf("%s: %q, %v", file, found, err)
+			continue
+		}
+		b, err := os.ReadFile(found[0])
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines := strings.SplitAfter(string(b), "\n")
+		slices.Sort(lines) // workers end in any order
+		wanted := strings.SplitAfter(want, "\n")
+		slices.Sort(wanted)
+		if !slices.Equal(lines, wanted) {
+			t.Errorf("%s: %q, want %q", file, b, want)
+		}
+	}
 }

@@ -24,7 +24,7 @@ func TestSlurm(t *testing.T) {
 	c := slurmtest.Start(t, slurmtest.Options{Nodes: 4, Preempt: true})
 	for name, test := range map[string]func(*slurm){
 		"signal before the time limit": slurmWarning, "time limit": slurmTimeLimit, "preemption": slurmPreemption, "requeue": slurmRequeue, // the longest first
-		"examples": slurmExamples, "tasks": slurmTasks, "forgotten srun": slurmForgottenSrun, "jobs on one node": slurmJobsOnOneNode,
+		"examples": slurmExamples, "tasks": slurmTasks, "tasks of two commands": slurmTwoCommands, "forgotten srun": slurmForgottenSrun, "jobs on one node": slurmJobsOnOneNode,
 		"scancel": slurmCancel, "scancel of workers that ignore it": slurmCancelStubborn, "killed slurmstepd": slurmStepdKilled,
 		"failure": slurmFailure, "heterogeneous": slurmHeterogeneous, "script": slurmOwnScript, "wrong flag": slurmWrongFlag, "host names": slurmHostNames,
 		"another user": slurmOtherUser,
@@ -209,6 +209,19 @@ func slurmTasks(s *slurm) {
 			s.Errorf("%d tasks: %d reports, want 1", n, got)
 		}
 	}
+}
+
+// Tasks of one node with different command lines end with a line; the second is not
+// left out in silence.
+func slurmTwoCommands(s *slurm) {
+	conf := filepath.Join(s.dir, "two.conf")
+	text := fmt.Sprintf("0 %s --nproc-per-node 1 --no-python sleep 5\n1 %s --nproc-per-node 1 --no-python sleep 6\n", gorun(), gorun())
+	if err := os.WriteFile(conf, []byte(text), 0o600); err != nil {
+		s.Fatal(err)
+	}
+	a := s.srun("-N", "1", "-n", "2", "--overcommit", "--multi-prog", conf)
+	s.wantExit(longWait, 2, a)
+	a.waitForStderr("command line differs from that of the first task of this node")
 }
 
 // A batch script of several nodes that forgets srun is refused with the line to type.

@@ -14,6 +14,7 @@ type Vars struct {
 	ErrorFile    string // "" when no error file is kept
 	WorkerSocket string // "" leaves the variable out
 	NodeAddr     string // "" leaves the variable out
+	TimerFile    string // pipe for torch's file timers; "" leaves the variable out
 	Step         string // of the scheduler, in which the agent runs; "" leaves the variable out
 	// Task is the environment of the scheduler's task in which the worker runs; nil: the
 	// worker runs in the agent's. It replaces what comes from the node's own
@@ -35,6 +36,7 @@ type Round struct {
 	RestartCount, MaxRestarts int
 	MasterAddr                string
 	MasterPort                int
+	AgentStore                string // host:port of gorun's store if rank 0 opens another one at MasterAddr:MasterPort
 	WorldToken                string // "" leaves the variable out
 }
 
@@ -78,16 +80,18 @@ func (v Vars) list() []computed {
 		number("TORCHELASTIC_RESTART_COUNT", v.RestartCount),
 		number("TORCHELASTIC_MAX_RESTARTS", v.MaxRestarts),
 		text("TORCHELASTIC_RUN_ID", v.RunID),
-		// The store at MASTER_ADDR:MASTER_PORT is served by gorun: rank 0 must
-		// connect to it like every other rank instead of opening its own.
-		text("TORCHELASTIC_USE_AGENT_STORE", "True"),
+		// If gorun serves the store at MASTER_ADDR:MASTER_PORT, rank 0 must connect to
+		// it like every other rank instead of opening its own.
+		text("TORCHELASTIC_USE_AGENT_STORE", map[bool]string{true: "True", false: "False"}[v.AgentStore == ""]),
 		text("TORCHELASTIC_ERROR_FILE", v.ErrorFile),
+		optional("TORCHELASTIC_TIMER_FILE", v.TimerFile),
 		optional(contract.EnvRunID, v.RunID),
 		number(contract.EnvRound, v.Number),
 		optional(contract.EnvSocket, v.WorkerSocket),
 		optional(contract.EnvDevice, v.Device),
 		optional(contract.EnvAddr, v.NodeAddr),
 		optional(contract.EnvStep, v.Step),
+		optional(contract.EnvStore, v.AgentStore),
 		optional(contract.EnvToken, v.WorldToken),
 	}
 }

@@ -187,8 +187,8 @@ func nameOf(entry string) string {
 }
 
 // Threads is what OMP_NUM_THREADS is computed from where no user sets it. The zero
-// value means torchrun's rule, also chosen by --omp=torchrun: 1 for each of several
-// workers of a node.
+// value means torchrun's rule, the default: 1 for each of several workers of a node.
+// --omp=cores sets the fields.
 type Threads struct {
 	Cores   int  // cores that the worker is bound to; 0: unknown, so torchrun's rule
 	Workers int  // workers that share these cores; 0: all workers of the node
@@ -226,11 +226,7 @@ func (b Base) OMPNote(v Vars) string {
 	case n == 0 || v.LocalWorldSize <= 1 || b.has("OMP_NUM_THREADS"):
 		return ""
 	case v.Threads.Cores <= 0:
-		return fmt.Sprintf("OMP_NUM_THREADS is set to 1 for each of the %d workers, so that they do not overload the node; set it yourself to tune it", v.LocalWorldSize)
+		return fmt.Sprintf("OMP_NUM_THREADS is set to 1 for each of the %d workers, so that they do not overload the node; set it yourself to tune it, or give --omp=cores for a share of the cores", v.LocalWorldSize)
 	}
-	note := fmt.Sprintf("OMP_NUM_THREADS is set to %d for each of the %d workers (%s); set it yourself to tune it", n, v.LocalWorldSize, why)
-	if n > 1 {
-		note += ", or use --omp=torchrun for 1"
-	}
-	return note
+	return fmt.Sprintf("OMP_NUM_THREADS is set to %d for each of the %d workers (%s); set it yourself to tune it", n, v.LocalWorldSize, why)
 }

@@ -61,6 +61,19 @@ func TestWorkerSetsEverything(t *testing.T) {
 	}
 }
 
+// TestStoreOfRankZero checks that rank 0 may open the store, beside gorun's.
+func TestStoreOfRankZero(t *testing.T) {
+	v := vars()
+	v.AgentStore = "127.0.0.9:7"
+	got := asMap(t, NewBase(nil).Worker(v))
+	if got["TORCHELASTIC_USE_AGENT_STORE"] != "False" || got["MASTER_PORT"] != "29511" || got[contract.EnvStore] != "127.0.0.9:7" {
+		t.Errorf("%v", got)
+	}
+	if _, set := asMap(t, NewBase([]string{contract.EnvStore + "=outer"}).Worker(vars()))[contract.EnvStore]; set {
+		t.Error("the store of an outer job stays")
+	}
+}
+
 // torch's own test script fails when one of these is missing.
 func TestTorchTestScript(t *testing.T) {
 	got := asMap(t, NewBase([]string{"TEST_SENTINEL_PARENT=FOOBAR"}).Worker(vars()))

@@ -111,7 +111,6 @@ func Run(ctx context.Context, opts Options) (code int, err error) {
 		return 1, err
 	}
 	defer b.table.Close()
-	process.RaiseFiles()
 	defer opts.Scratch.Remove()
 	a := &agent{base: b, env: environment{base: b}, workers: newSupervisor(b, out)}
 	return a.run(ctx)

@@ -42,7 +42,7 @@ func await[T any](ctx context.Context, b *base, what string, f func(context.Cont
 		case r := <-done:
 			return r.value, r.err
 		case s := <-b.opts.Signals:
-			if sig := s.(syscall.Signal); endsJob(sig) {
+			if sig := s.(syscall.Signal); b.endsJob(sig) {
 				cause = withSignal(b.nodeCause(rendezvous.KindStopped, ""), sig)
 			}
 		case <-b.opts.Keeper:

@@ -22,7 +22,7 @@ type build struct {
 func (a *agent) prepareProgram(ctx context.Context) error {
 	sp := a.opts.Spec
 	in := program.Input{
-		Program: sp.Program, Args: sp.Args, NoPython: sp.NoPython, Module: sp.Module, Dir: a.opts.Dir,
+		Program: sp.Program, Args: sp.Args, NoPython: sp.NoPython, Module: sp.Module, RunPath: sp.RunPath, LocalRank: sp.LocalRankArg, Dir: a.opts.Dir,
 		Env: a.opts.Env, BuildDir: a.opts.Scratch.Build(), Run: a.table.Run,
 	}
 	if sp.Program == "" { // gorun check

@@ -178,13 +178,24 @@ func (a *agent) watchSignals(ctx context.Context) {
 
 // endsJob reports whether a signal ends the job. The other signals are for the
 // workers.
-func endsJob(sig syscall.Signal) bool {
-	return sig != unix.SIGWINCH && sig != unix.SIGUSR1 && sig != unix.SIGUSR2
+func (b *base) endsJob(sig syscall.Signal) bool {
+	switch sig {
+	case unix.SIGWINCH, unix.SIGUSR1, unix.SIGUSR2:
+		return slices.Contains(b.opts.Spec.Signals, sig)
+	}
+	return true
+}
+
+// endsAtOnce reports whether a signal that ends the job leaves the workers no time. As
+// under torchrun that is so for each signal that --signals-to-handle does not name.
+func (b *base) endsAtOnce(sig syscall.Signal) bool {
+	handled := b.opts.Spec.Signals
+	return len(handled) > 0 && !slices.Contains(handled, sig)
 }
 
 // handleSignal ends the job at the first signal, and at once at a second one.
 func (a *agent) handleSignal(ctx context.Context, sig syscall.Signal) rendezvous.Event {
-	if !endsJob(sig) {
+	if !a.endsJob(sig) {
 		a.workers.signal(sig)
 		return nil
 	}
@@ -194,7 +205,7 @@ func (a *agent) handleSignal(ctx context.Context, sig syscall.Signal) rendezvous
 		a.askKillWait(ctx)
 		a.setSlurmLimit()
 	}
-	return rendezvous.StopJob{Cause: withSignal(a.nodeCause(rendezvous.KindStopped, ""), sig), Kill: a.signals > 1}
+	return rendezvous.StopJob{Cause: withSignal(a.nodeCause(rendezvous.KindStopped, ""), sig), Kill: a.signals > 1 || a.endsAtOnce(sig)}
 }
 
 // abandon ends this agent without a message to the other nodes. For them the node

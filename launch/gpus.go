@@ -1,6 +1,7 @@
 package launch
 
 import (
+	"cmp"
 	"context"
 	"net"
 	"os"
@@ -43,7 +44,7 @@ func (s *supervisor) watchGPUs(ctx context.Context, r *round) {
 
 // identity returns what identifies a round's workers on every node.
 func identity(p *workers.Plan) gpuwatch.World {
-	host, port, _ := net.SplitHostPort(p.World.Store)
+	host, port, _ := net.SplitHostPort(cmp.Or(p.Master, p.World.Store))
 	return gpuwatch.World{Token: p.World.Token, RunID: p.World.RunID, Addr: host, Port: port}
 }
 

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/gorun/gorun/launch/logs"
+	"github.com/gorun/gorun/launch/meet"
 	"github.com/gorun/gorun/launch/place"
 	"github.com/gorun/gorun/launch/preview"
 	"github.com/gorun/gorun/launch/program"
@@ -33,7 +34,7 @@ func TestPreviewOfStartedWorkers(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := &base{opts: Options{Dir: "/", Env: []string{"NCCL_CONF_FILE=" + conf, "DB=Password=hush"}}}
-	sup := &supervisor{base: b, output: logs.Output{Folders: folders}, placement: place.NewPlacement(place.Config{}), socket: socket.NewUnreachable()}
+	sup := &supervisor{base: b, output: logs.Output{Folders: folders}, placement: place.NewPlacement(place.Config{}), socket: socket.NewUnreachable(), store: &meet.Store{}}
 	env := environment{base: b}
 	start := rendezvous.Start{World: rendezvous.World{
 		Size: 1, Store: "127.0.0.1:1", Token: "t", Members: []rendezvous.Member{{Workers: 1}},

@@ -68,6 +68,9 @@ func FromEnv(lookup func(string) (string, bool)) (Settings, error) {
 		}
 		*v.to = n
 	}
+	if s.Store = get(contract.EnvStore); s.Store != "" {
+		return s, s.check()
+	}
 	if host, port := get("MASTER_ADDR"), get("MASTER_PORT"); host != "" && port != "" {
 		s.Store = net.JoinHostPort(host, port)
 	}

@@ -42,7 +42,7 @@ func runAgent(ctx context.Context, o *jobOptions) error {
 	}
 	survivePipes()
 	signals := make(chan os.Signal, 16)
-	signal.Notify(signals, process.Forwarded()...)
+	signal.Notify(signals, process.Forwarded(o.raw.Signals(os.LookupEnv)...)...)
 	life, err := process.OpenLifeline(process.LifelineFD)
 	if err != nil {
 		return err

@@ -38,6 +38,14 @@ func parseLikeArgparse(root *cobra.Command, args []string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	for _, f := range flags {
+		if shell, ok := strings.CutPrefix(f, "--"+completionFlag+"="); ok {
+			if !slices.Contains([]string{"bash", "zsh", "fish"}, shell) {
+				return nil, fmt.Errorf("error: argument --%s: invalid choice: '%s' (choose from 'bash', 'zsh', 'fish')", completionFlag, shell)
+			}
+			return []string{"completion", shell}, nil
+		}
+	}
 	if cmd.Name() != "run" || !explicit {
 		if err := checkProgramName(cmd, flags, program); err != nil {
 			return nil, err
@@ -82,6 +90,9 @@ func commandOf(root *cobra.Command, args []string) (cmd *cobra.Command, explicit
 	}
 	return cmd, false
 }
+
+// completionFlag is torchrun's flag for the command completion.
+const completionFlag = "print-completion"
 
 // isJob reports whether a command takes the flags of a job.
 func isJob(cmd *cobra.Command) bool { return cmd.Flags().Lookup(agentFlag) != nil }
@@ -129,27 +140,29 @@ func expandFlags(cmd *cobra.Command, args []string) (flags, program []string, er
 
 func isSwitch(f *pflag.Flag) bool { return f.NoOptDefVal != "" }
 
-// longFlag finds a flag by its name or the beginning of its name. torchrun's flags come
-// before gorun's own, so that every beginning that torchrun accepts means the same here.
+// longFlag finds a flag by its name or the beginning of its name. The flags of torchrun
+// 1.13 come before those of later ones, and these before gorun's own, so that every
+// beginning that a torchrun accepts means the same here.
 func longFlag(cmd *cobra.Command, name string) (*pflag.Flag, error) {
 	name = strings.ReplaceAll(name, "_", "-")
 	if f := cmd.Flags().Lookup(name); f != nil {
 		return f, nil
 	}
-	var torchruns, gorunOnly []*pflag.Flag
+	var found []*pflag.Flag
+	generation := spec.GorunsOwn // of the found flags
 	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		of := spec.GenerationOf(f.Name)
+		if f.Name == "help" {
+			of = spec.FirstTorchrun
+		}
 		switch {
 		case name == "" || f.Hidden || !strings.HasPrefix(f.Name, name):
-		case f.Name == "help" || spec.IsTorchruns(f.Name):
-			torchruns = append(torchruns, f)
-		default:
-			gorunOnly = append(gorunOnly, f)
+		case of > generation:
+			found, generation = []*pflag.Flag{f}, of
+		case of == generation:
+			found = append(found, f)
 		}
 	})
-	found := torchruns
-	if len(found) == 0 {
-		found = gorunOnly
-	}
 	switch len(found) {
 	case 0:
 		return nil, unknownFlag(cmd, "--"+name)

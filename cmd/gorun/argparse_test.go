@@ -10,17 +10,16 @@ import (
 
 func TestDidYouMean(t *testing.T) {
 	for args, want := range map[string]string{
-		"--nnodess 2 x":          "unknown flag --nnodess: did you mean --nnodes?",
-		"--nprocs_per_node 2 x":  "did you mean --nproc-per-node?",
-		"--rdvz-endpoint a x":    "did you mean --rdzv-endpoint?",
-		"-nnodes 2 x":            "unknown flag -nnodes: did you mean --nnodes?",
-		"-nproc-per-node=2 x":    "did you mean --nproc-per-node?",
-		"check --stricct x":      "did you mean --strict?",
-		"--check x":              "unknown flag --check: did you mean the command gorun check?",
-		"--status":               "did you mean the command gorun status?",
-		"env --rnak 0":           "did you mean --rank?",
-		"--learning-rate 1 x":    "unknown flag --learning-rate: gorun help flags lists all",
-		"--monitor-interval 1 x": "unknown flag --monitor-interval: gorun help flags lists all",
+		"--nnodess 2 x":         "unknown flag --nnodess: did you mean --nnodes?",
+		"--nprocs_per_node 2 x": "did you mean --nproc-per-node?",
+		"--rdvz-endpoint a x":   "did you mean --rdzv-endpoint?",
+		"-nnodes 2 x":           "unknown flag -nnodes: did you mean --nnodes?",
+		"-nproc-per-node=2 x":   "did you mean --nproc-per-node?",
+		"check --stricct x":     "did you mean --strict?",
+		"--check x":             "unknown flag --check: did you mean the command gorun check?",
+		"--status":              "did you mean the command gorun status?",
+		"env --rnak 0":          "did you mean --rank?",
+		"--learning-rate 1 x":   "unknown flag --learning-rate: gorun help flags lists all",
 	} {
 		if _, err := parseJob(strings.Fields(args)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", args, err, want)

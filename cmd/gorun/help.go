@@ -36,13 +36,13 @@ const firstScreen = `gorun starts the workers of a training job on one node or m
   -t, --tee 3                         workers' output, with a prefix, and files
       --log-dir DIR                   where those files are
 
-Commands: run slurm ssh check env status abort explain version completion help
-More: gorun help flags (all), gorun help COMMAND, gorun help man, docs/usage.md
+Commands: run launch slurm ssh check env status abort explain torchrun-diff
+  version completion help  More: gorun help flags|COMMAND|man, docs/usage.md
 `
 
 // manPage is made from the help of all commands: go generate ./cmd/gorun.
 //
-//go:generate go test . -run TestManPage|TestVariablesInDocs -update
+//go:generate go test . -run TestManPage|TestVariablesInDocs|TestFromTorchrun -update
 //go:embed gorun.1
 var manPage string
 

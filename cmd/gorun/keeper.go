@@ -49,7 +49,7 @@ const replaceWait = 5 * time.Second
 func newKeeper(job spec.Spec) *keeper {
 	k := &keeper{job: job, started: time.Now()}
 	signals := make(chan os.Signal, 16)
-	signal.Notify(signals, process.Forwarded()...)
+	signal.Notify(signals, process.Forwarded(job.Signals...)...)
 	survivePipes()
 	k.Signals = signals
 	k.OnExit = func(i int, e process.Exit, killed int) {

@@ -42,7 +42,7 @@ func TestManPage(t *testing.T) {
 	if made != manPage {
 		t.Error("gorun.1 is not what the commands and flags are now: go generate ./cmd/gorun")
 	}
-	for _, want := range slices.Concat(flagNames(checkFlags(), sshFlags(), slurmFlags()), flagNames(jobFlags()...), commandNames(newRootCommand())) {
+	for _, want := range slices.Concat(flagNames(checkFlags(), launchFlags(), sshFlags(), slurmFlags()), flagNames(jobFlags()...), commandNames(newRootCommand())) {
 		if !strings.Contains(strings.ReplaceAll(manPage, `\-`, "-"), want) {
 			t.Errorf("the manual page does not mention %s", want)
 		}

@@ -32,6 +32,33 @@ func newRunCommand() *cobra.Command {
 	return cmd
 }
 
+// newLaunchCommand makes the command that is torch.distributed.launch.
+func newLaunchCommand() *cobra.Command {
+	var o jobOptions
+	cmd := &cobra.Command{
+		Use:   "launch [flags] PROGRAM [ARGS...]",
+		Short: "Run a job as python -m torch.distributed.launch does",
+		Long: `Run a job as python -m torch.distributed.launch does: gorun run, whose flags it
+takes (gorun help flags), with --local-rank=N as the first argument of each
+worker's program.`,
+		Example: `  gorun launch --nproc-per-node 2 train.py`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.complete(cmd, args)
+			o.raw.Launch = true
+			return runJob(cmd.Context(), &o)
+		},
+	}
+	o.addFlags(cmd, append([]flagGroup{launchFlags()}, jobFlags()...)...)
+	return cmd
+}
+
+// launchFlags returns the flags that only gorun launch has.
+func launchFlags() flagGroup {
+	return flagGroup{"Launch", []jobFlag{
+		{name: "use-env", usage: "give the program no --local-rank; LOCAL_RANK says it anyway"},
+	}}
+}
+
 // jobOptions are the options of run, check and env. Values of flags are text; package
 // spec reads them.
 type jobOptions struct {
@@ -57,6 +84,10 @@ func (o *jobOptions) addFlags(cmd *cobra.Command, groups ...flagGroup) {
 func (o *jobOptions) complete(cmd *cobra.Command, args []string) {
 	o.cmd = cmd
 	o.raw = spec.Raw{Flags: map[string]string{}, Lists: map[string][]string{}, Command: args}
+	for _, entry := range os.Environ() {
+		name, _, _ := strings.Cut(entry, "=")
+		o.raw.Environ = append(o.raw.Environ, name)
+	}
 	cmd.Flags().Visit(func(f *pflag.Flag) {
 		name := strings.ReplaceAll(f.Name, "-", "_")
 		switch v := f.Value.(type) {

@@ -234,14 +234,11 @@ func (o *sshOptions) given(name string) bool {
 
 // flagVariables returns the variables that give a flag's default on the hosts, too.
 func flagVariables(name string) []string {
-	upper := strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
-	switch {
-	case slices.Contains(sshDecides(), strings.ToLower(upper)):
+	name = strings.ReplaceAll(name, "-", "_")
+	if slices.Contains(sshDecides(), name) {
 		return nil
-	case spec.IsTorchruns(name):
-		return []string{"GORUN_" + upper, "PET_" + upper}
 	}
-	return []string{"GORUN_" + upper}
+	return spec.VariablesOf(name)
 }
 
 // lookupForHosts reads a variable that holds for the hosts.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/signal"
@@ -29,7 +30,7 @@ func runTask(ctx context.Context, sp spec.Spec, o *jobOptions) error {
 	case t.Local > 0:
 		return standBy(ctx, sp)
 	}
-	leader, err := standby.Lead(around.Task.Key, around.Task.Count-1)
+	leader, err := standby.Lead(taskGroup(sp), around.Task.Count-1)
 	if err != nil {
 		return reportError(sp, err)
 	}
@@ -55,16 +56,26 @@ func standBy(ctx context.Context, sp spec.Spec) error {
 		return err
 	}
 	defer stop()
-	key, name := sp.Surroundings.Task.Key, sp.Surroundings.Name
+	name := sp.Surroundings.Name
 	say := time.AfterFunc(reportAfter, func() {
 		fmt.Fprintf(os.Stderr, "gorun: task %d of %s on this node waits for the first one, at most %v\n", sp.Surroundings.Task.Local, name, leaderArrival)
 	})
 	ended := startTaskHost(ctx, sp)
-	code, err := standby.Wait(ctx, key, leaderArrival, func() { say.Stop() })
+	code, err := standby.Wait(ctx, taskGroup(sp), leaderArrival, func() { say.Stop() })
 	say.Stop()
 	ended()
-	if err != nil {
+	switch {
+	case errors.Is(err, standby.ErrCommand):
+		// The first task prints other wrong command lines for all, but does not know this one.
+		fmt.Fprintf(os.Stderr, "gorun: task %d of %s: %v\n", sp.Surroundings.Task.Local, name, err)
+		return exitStatus(2)
+	case err != nil:
 		return fmt.Errorf("%s: %w", name, err)
 	}
 	return exitStatus(code)
+}
+
+// taskGroup names the tasks of this node.
+func taskGroup(sp spec.Spec) standby.Group {
+	return standby.Group{Key: sp.Surroundings.Task.Key, Command: os.Args[1:]}
 }

@@ -18,7 +18,7 @@ func groupVariables(groups ...flagGroup) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for _, g := range groups {
 			for _, f := range g.flags {
-				if !yield(spec.Variable(f.name)) {
+				if f.name != completionFlag && !yield(spec.Variable(f.name)) {
 					return
 				}
 			}
@@ -30,7 +30,7 @@ func groupVariables(groups ...flagGroup) iter.Seq[string] {
 // like the variable of a flag and is none. The user asked for something that gorun
 // would not do, such as a job of several nodes.
 func misspeltVariables(env []string) []string {
-	known := slices.Collect(groupVariables(append(jobFlags(), checkFlags(), envFlags())...))
+	known := slices.Collect(groupVariables(append(jobFlags(), checkFlags(), envFlags(), launchFlags())...))
 	known = append(known, secret.Env)
 	lookup := func(name string) (string, bool) { return environ.Lookup(env, name) }
 	if surroundings.IsNested(lookup) { // the variables are another gorun's

@@ -46,7 +46,10 @@ func (s *Session) openAlone(ctx context.Context) (backend, error) {
 		}
 	}
 	open := func() (net.Listener, error) { return listen(bind, n.Ports) }
-	if n.MasterPort > 0 {
+	switch {
+	case n.StoreOwner == spec.AgentNearPort && n.Ports == (spec.PortRange{}):
+		open = func() (net.Listener, error) { return listenNear(bind, n.MasterPort) }
+	case n.StoreOwner == spec.AgentAtPort && n.MasterPort > 0:
 		open = func() (net.Listener, error) { return listenAt(bind, n.MasterPort) }
 	}
 	b.peers = []rendezvous.Peer{{ID: b.node.ID, Endpoint: 0}}

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/gorun/gorun/internal/accept"
+	"github.com/gorun/gorun/internal/porttest"
 	"github.com/gorun/gorun/launch/spec"
 	"github.com/gorun/gorun/rendezvous"
 	"github.com/gorun/gorun/rendezvous/gossip"
@@ -110,16 +111,6 @@ func reachable(at string) bool {
 	return err == nil
 }
 
-func freePortOf(t *testing.T, host string) int {
-	t.Helper()
-	l, err := net.Listen("tcp", host+":0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
-}
-
 func TestAlone(t *testing.T) {
 	tests := []struct {
 		name   string
@@ -149,6 +140,9 @@ func TestAlone(t *testing.T) {
 			}
 			s, end := runSession(t, o)
 			host, _, _ := net.SplitHostPort(s.Node.Store)
+			if s.Store.Master() != "" {
+				t.Errorf("rank 0 opens a store at %s", s.Store.Master())
+			}
 			if s.Node.Addr != tt.addr || host != tt.master || s.Streams != nil || s.Fence != nil || s.Config.Takeover || !reachable(s.Node.Store) {
 				t.Errorf("%+v", s.Node)
 			}
@@ -166,6 +160,46 @@ func TestAlone(t *testing.T) {
 				t.Error("the store outlives the session")
 			}
 		})
+	}
+}
+
+// TestStoreOwner checks who opens the workers' store of a single node, and where.
+func TestStoreOwner(t *testing.T) {
+	port := porttest.Free(t, "127.0.0.1")
+	taken := porttest.Free(t, "127.0.0.1")
+	l, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(taken)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	for _, tt := range []struct {
+		name    string
+		n       spec.Network
+		port    int // of the agent's store; 0: any
+		rankOwn bool
+	}{
+		{"near", spec.Network{MasterPort: port, StoreOwner: spec.AgentNearPort}, port, false},
+		{"near a taken one", spec.Network{MasterPort: taken, StoreOwner: spec.AgentNearPort}, 0, false},
+		{"near, in a range", spec.Network{MasterPort: taken, StoreOwner: spec.AgentNearPort, Ports: spec.PortRange{Lo: port, Hi: port}}, port, false},
+		{"at", spec.Network{MasterPort: port}, port, false},
+		{"rank 0", spec.Network{StoreOwner: spec.RankZero}, 0, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			tt.n.Backend = spec.Standalone
+			s, end := runSession(t, (&recorder{}).options(tt.n, 1))
+			defer end()
+			_, got, _ := net.SplitHostPort(s.Node.Store)
+			if !reachable(s.Node.Store) || tt.port > 0 && got != strconv.Itoa(tt.port) || tt.port == 0 && got == strconv.Itoa(taken) {
+				t.Errorf("the agent's store is at %s, want port %d", s.Node.Store, tt.port)
+			}
+			if master := s.Store.Master(); (master != "") != tt.rankOwn || master == s.Node.Store {
+				t.Errorf("rank 0 opens %q", master)
+			}
+		})
+	}
+	o := (&recorder{}).options(spec.Network{Backend: spec.Standalone, MasterPort: taken}, 1)
+	if _, err := Open(t.Context(), o); err == nil {
+		t.Error("a port that the user named and that is taken is no error")
 	}
 }
 
@@ -204,7 +238,7 @@ func TestGossip(t *testing.T) {
 
 // TestStatic checks that the one port that the user named serves streams and store.
 func TestStatic(t *testing.T) {
-	n := spec.Network{Backend: spec.Static, MasterPort: freePortOf(t, "127.0.0.1"), MasterFrom: []string{"--master-addr", "--master-port"}}
+	n := spec.Network{Backend: spec.Static, MasterPort: porttest.Free(t, "127.0.0.1"), MasterFrom: []string{"--master-addr", "--master-port"}}
 	n.Endpoints = []spec.Endpoint{{Host: "127.0.0.1", Port: n.MasterPort}}
 	at := n.Endpoints[0].String()
 	var first, second recorder

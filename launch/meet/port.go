@@ -10,6 +10,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/gorun/gorun/launch/spec"
 )
 
@@ -65,6 +67,59 @@ func listenAt(addr string, port int) (net.Listener, error) {
 	}
 	return l, nil
 }
+
+// listenNear binds a port that no user named, or any free one if that is taken. Two jobs
+// of one machine both start.
+func listenNear(addr string, port int) (net.Listener, error) {
+	if l, err := listenTCP(addr, port); err == nil {
+		return l, nil
+	}
+	return listen(addr, spec.PortRange{})
+}
+
+// heldPort is a TCP port that no other job gets, and that a child process can open. It
+// is bound and does not listen.
+type heldPort struct {
+	fd   int
+	port int
+}
+
+// holdPort holds a free port of the range on all addresses. It is bound without
+// SO_REUSEADDR, so that no other socket has the port. With SO_REUSEADDR later sockets
+// that set it, too, may bind the port: those of TCPStore, of libuv and of Go do.
+func holdPort(r spec.PortRange) (*heldPort, error) {
+	var err error
+	for _, p := range ports(r) {
+		h := &heldPort{}
+		if h.fd, err = unix.Socket(unix.AF_INET6, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0); err == nil {
+			err = errors.Join(unix.SetsockoptInt(h.fd, unix.IPPROTO_IPV6, unix.IPV6_V6ONLY, 0), unix.Bind(h.fd, &unix.SockaddrInet6{Port: p}))
+		} else if h.fd, err = unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0); err == nil { // a machine without IPv6
+			err = unix.Bind(h.fd, &unix.SockaddrInet4{Port: p})
+		} else {
+			return nil, fmt.Errorf("cannot open a socket: %w", err)
+		}
+		if err == nil {
+			err = unix.SetsockoptInt(h.fd, unix.SOL_SOCKET, unix.SO_REUSEADDR, 1)
+		}
+		var at unix.Sockaddr
+		if err == nil {
+			at, err = unix.Getsockname(h.fd)
+		}
+		switch at := at.(type) {
+		case *unix.SockaddrInet6:
+			h.port = at.Port
+		case *unix.SockaddrInet4:
+			h.port = at.Port
+		}
+		if err == nil {
+			return h, nil
+		}
+		h.close()
+	}
+	return nil, fmt.Errorf("cannot find a free port for the workers' store: %w", err)
+}
+
+func (h *heldPort) close() { _ = unix.Close(h.fd) }
 
 const (
 	maxTriedPorts = 50

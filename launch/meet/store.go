@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"strconv"
 	"sync"
 
 	"github.com/gorun/gorun/internal/accept"
+	"github.com/gorun/gorun/launch/spec"
 	"github.com/gorun/gorun/rendezvous"
 	"github.com/gorun/gorun/rendezvous/preflight/host"
 	"github.com/gorun/gorun/rendezvous/tcpstore"
@@ -21,6 +23,8 @@ type Store struct {
 	addr   string                       // host of the store for workers
 	pool   *accept.Pool                 // counts the workers' connections
 	filter clientFilter
+
+	held *heldPort // where the worker with rank 0 opens a store of its own; nil: it uses this one
 
 	mu     sync.Mutex // a round may end at the same time as the agent
 	closed bool
@@ -37,7 +41,22 @@ func (s *Session) newStore(addr string, open func() (net.Listener, error)) (*Sto
 	st.filter.onRefused = func(ip netip.Addr) {
 		s.opts.Note("store", fmt.Sprintf("the workers' store refused a connection from %s, which is not an address of this job's nodes; if a worker has this address, give every node --store-open", ip))
 	}
+	if s.opts.Network.StoreOwner == spec.RankZero {
+		var err error
+		if st.held, err = holdPort(s.opts.Network.Ports); err != nil {
+			return nil, err
+		}
+	}
 	return st, st.renew()
+}
+
+// Master returns the host:port at which the worker with rank 0 opens the workers' store,
+// or "" if this one is theirs.
+func (s *Store) Master() string {
+	if s.held == nil {
+		return ""
+	}
+	return net.JoinHostPort(s.addr, strconv.Itoa(s.held.port))
 }
 
 // Offer returns the host:port of the store for the next round, "" if there is none.
@@ -107,6 +126,9 @@ func storeBytes(allowed int64) int64 {
 func (s *Store) close() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.held != nil && !s.closed {
+		s.held.close()
+	}
 	s.closed = true
 	s.stop()
 }

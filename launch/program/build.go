@@ -34,13 +34,21 @@ func (p Plan) Build(ctx context.Context) (Program, error) {
 		prog.Path, name = path, path
 	}
 	prog.Argv = func(localRank int) []string {
-		argv := append([]string{name}, p.head...)
-		for _, arg := range p.in.Args {
+		argv := []string{name}
+		for _, arg := range slices.Concat(p.head, p.localRankArg(), p.in.Args) {
 			argv = append(argv, Substitute(arg, localRank))
 		}
 		return argv
 	}
 	return prog, nil
+}
+
+// localRankArg returns the argument with the local rank, if the worker gets one.
+func (p Plan) localRankArg() []string {
+	if !p.in.LocalRank {
+		return nil
+	}
+	return []string{"--local-rank=${local_rank}"}
 }
 
 // goBuild makes BuildDir and builds the program in it.

@@ -20,6 +20,31 @@ func (in Input) python(flags ...string) (Plan, error) {
 	return Plan{in: in, kind: python, path: path, head: head}, err
 }
 
+// runPath plans a script that runs in Python's runpy.
+func (in Input) runPath() (Plan, error) {
+	if path := in.abs(in.Program); !in.isTemplate() {
+		if _, err := os.Stat(path); err != nil {
+			return Plan{}, fmt.Errorf("no such program: %s (looked for %s)", in.Program, path)
+		}
+	}
+	path, err := in.interpreter()
+	return Plan{in: in, kind: python, path: path, head: []string{"-u", "-c", runScriptPath, in.Program}}, err
+}
+
+// runScriptPath runs the script that is its first argument as __main__. As under torchrun
+// an exception goes to the error file, if this Python has torch.
+const runScriptPath = `import runpy, sys
+def run_script_path():
+    del sys.argv[0]
+    runpy.run_path(sys.argv[0], run_name="__main__")
+try:
+    from torch.distributed.elastic.multiprocessing.errors import record
+    run_script_path = record(run_script_path)
+except Exception:
+    pass
+run_script_path()
+`
+
 // script plans a file that Python has to read.
 func (in Input) script(path string) (Plan, error) {
 	plan, err := in.python()

@@ -6,7 +6,7 @@
 // minute and should run while the nodes meet. The caller's Runner starts child
 // processes, because only the agent reaps its children.
 //
-// Without --no-python and -m the first rule that fits decides:
+// Without --run-path, --no-python and -m the first rule that fits decides:
 //
 //  1. a directory: Go if it has .go files, Python if it has __main__.py;
 //  2. a file ending in .go: Go; in .py: Python;
@@ -15,6 +15,8 @@
 //     because PYTHON_EXEC and -u must also apply to scripts with the x bit;
 //  4. any other file: Python, as torchrun does with every file;
 //  5. no such file, but a bare name on PATH: started directly.
+//
+// A name with ${local_rank} in it is a script of Python's for each worker.
 //
 // So a file in the working directory comes before a program on PATH.
 package program
@@ -40,6 +42,9 @@ type Input struct {
 	Args     []string
 	NoPython bool // start it directly, whatever it is
 	Module   bool // Program is a Python module
+	RunPath  bool // Program is a Python script for runpy; wins over NoPython and Module
+	// LocalRank gives each worker --local-rank=N before Args.
+	LocalRank bool
 
 	Dir string   // working directory of the workers, absolute
 	Env []string // environment: PATH, PYTHON_EXEC, VIRTUAL_ENV; given to the Go tool
@@ -89,6 +94,8 @@ func Check(in Input) (Plan, error) {
 	switch {
 	case in.Program == "":
 		return Plan{}, fmt.Errorf("no program given")
+	case in.RunPath:
+		return in.runPath()
 	case in.NoPython && in.Module:
 		return Plan{}, fmt.Errorf("cannot use --no-python together with -m: a module is run by Python")
 	case in.Module:
@@ -100,6 +107,8 @@ func Check(in Input) (Plan, error) {
 	path := in.abs(in.Program)
 	info, err := os.Stat(path)
 	switch {
+	case in.isTemplate():
+		return in.python()
 	case err == nil && info.IsDir():
 		return in.directory(path)
 	case err == nil && !info.Mode().IsRegular():
@@ -117,6 +126,9 @@ func Check(in Input) (Plan, error) {
 	}
 	return Plan{}, fmt.Errorf("no such program: %s%s", in.Program, in.hint())
 }
+
+// isTemplate reports whether the program's name differs from worker to worker.
+func (in Input) isTemplate() bool { return Substitute(in.Program, 0) != Substitute(in.Program, 1) }
 
 // hint guesses what the user meant by a name that is no file.
 func (in Input) hint() string {

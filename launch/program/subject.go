@@ -2,6 +2,7 @@ package program
 
 import (
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -17,12 +18,12 @@ type Subject struct {
 
 // Subject returns the subject of the plan.
 func (p Plan) Subject() Subject {
-	s := Subject{Title: p.in.Program, Args: p.in.Args, Dir: p.in.Dir}
+	s := Subject{Title: p.in.Program, Args: slices.Concat(p.localRankArg(), p.in.Args), Dir: p.in.Dir}
 	switch p.kind {
 	case golang:
 	case python:
 		s.Path, s.Python = p.path, p.path
-		if !p.in.Module {
+		if (!p.in.Module || p.in.RunPath) && !p.in.isTemplate() {
 			s.Script = p.in.abs(p.in.Program)
 		}
 	default:

@@ -21,6 +21,9 @@ type Tag string
 // Socket returns the path of the worker socket.
 func (t Tag) Socket() string { return filepath.Join(memoryDir(), "gorun-"+string(t)+".sock") }
 
+// Timers returns the path of the pipe for torch's file timers.
+func (t Tag) Timers() string { return filepath.Join(memoryDir(), "gorun-"+string(t)+".timers") }
+
 // Build returns the folder of a Go program that is built here.
 func (t Tag) Build() string { return filepath.Join(tempDir(), "gorun-"+string(t)+".build") }
 
@@ -38,6 +41,7 @@ func (t Tag) Logs(output bool) string {
 // only the empty ones.
 func (t Tag) Remove() {
 	_ = os.Remove(t.Socket())
+	_ = os.Remove(t.Timers())
 	_ = os.RemoveAll(t.Build())
 	removeEmpty(t.Logs(true))
 	removeEmpty(t.Logs(false))

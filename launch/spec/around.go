@@ -208,10 +208,15 @@ func (in *input) checkAllocation(s *Spec, nnodes value) {
 	if s.Surroundings.Kind == surroundings.None || s.LocalNodes > 0 || in.isOn("standalone") {
 		return
 	}
+	if v := in.get("nproc_per_node"); v.from == "SLURM_CPUS_ON_NODE" && v.text != "1" {
+		s.note("%s workers start on this node, one for each CPU that Slurm gives (SLURM_CPUS_ON_NODE); --nproc-per-node sets another number", v.text)
+	}
 	switch {
 	case found.Kind == surroundings.SlurmBatch && found.Nodes > 1 && !nnodes.given:
 		in.fail("%s has %d nodes, and without srun gorun runs on one of them: use srun, as in `%s %s`, or --nnodes 1 for this node alone",
 			found.Name, found.Nodes, found.Srun, in.line())
+	case found.Elsewhere:
+		s.note("%s has other nodes than this one, and the workers start on this one; %s starts them there", found.Name, found.Srun)
 	case found.Kind == surroundings.Kubernetes && !nnodes.given:
 		s.note("%s runs as a job of its own, since nothing says how many pods belong together: set GORUN_NNODES to the number of pods, or to 1", found.Name)
 	case found.Kind == surroundings.SlurmStep && found.Allocated > found.Nodes && !in.fromUser("nnodes").given:

@@ -43,6 +43,19 @@ func batch(nodes int) surroundings.Surroundings {
 	}
 }
 
+// workersByCPU is a step without GPUs and with one task a node.
+func workersByCPU(n string) surroundings.Surroundings {
+	s := slurmStep()
+	s.Values["nproc_per_node"] = surroundings.Value{Text: n, From: "SLURM_CPUS_ON_NODE"}
+	return s
+}
+
+func elsewhere() surroundings.Surroundings {
+	s := batch(1)
+	s.Elsewhere = true
+	return s
+}
+
 // TestSurroundings checks which values of the surroundings a job takes, beside the
 // flags and variables of its user.
 func TestSurroundings(t *testing.T) {
@@ -80,6 +93,9 @@ func TestSurroundings(t *testing.T) {
 		{name: "a batch script that starts one of two nodes", around: batch(2), flags: flags{"nnodes": "2", "rdzv_endpoint": "n1"}, nodes: 2, rank: -1, backend: Gossip},
 		{name: "a pod alone", around: pod(), used: []string{"rdzv-id"}, nodes: 1, backend: Standalone, notes: 1},
 		{name: "a batch script of one node", around: batch(1), used: []string{"rdzv-id"}, nodes: 1, backend: Standalone},
+		{name: "one worker a CPU", around: workersByCPU("16"), used: all, nodes: 4, rank: 1, backend: Gossip, notes: 1},
+		{name: "one CPU", around: workersByCPU("1"), used: all, nodes: 4, rank: 1, backend: Gossip},
+		{name: "a shell of salloc on a login node", around: elsewhere(), used: []string{"rdzv-id"}, nodes: 1, backend: Standalone, notes: 1},
 		{name: "a batch script that means its node", around: batch(2), flags: flags{"nnodes": "1"}, used: []string{"rdzv-id"}, nodes: 1, backend: Standalone, notes: 1},
 		{name: "a worker that starts gorun", env: env{"GORUN_RUN_ID": "x", "GORUN_LOCAL_NODES": "3", "GORUN_NNODES": "2"}, nodes: 1, backend: Standalone},
 	}
@@ -193,13 +209,13 @@ func TestStandaloneTasks(t *testing.T) {
 func TestEachFlagHasAVariable(t *testing.T) {
 	variables := env{
 		"GORUN_NNODES": "2", "PET_NNODES": "3", "GORUN_RDZV_ENDPOINT": "a:1", "GORUN_PREFLIGHT": "warn", "GORUN_EXPORT": "A=1 NCCL_*",
-		"GORUN_OMP": "torchrun", "GORUN_STORE_OPEN": "true", "GORUN_VIRTUAL_LOCAL_RANK": "false",
+		"GORUN_OMP": "cores", "GORUN_STORE_OPEN": "true", "GORUN_VIRTUAL_LOCAL_RANK": "false",
 	}
 	s, err := resolve(nil, variables)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.MaxNodes != 2 || s.Preflight != PreflightWarn || !slices.Equal(s.Env.Export, []string{"A=1", "NCCL_*"}) || !s.Env.TorchrunOMP || !s.StoreOpen {
+	if s.MaxNodes != 2 || s.Preflight != PreflightWarn || !slices.Equal(s.Env.Export, []string{"A=1", "NCCL_*"}) || !s.Env.OMPCores || !s.StoreOpen {
 		t.Errorf("%+v", s)
 	}
 	nested := maps.Clone(variables)

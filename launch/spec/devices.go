@@ -56,6 +56,12 @@ func (in *input) devices(s *Spec) {
 		return err
 	})
 	d.Place.PerWorker, _ = in.number("gpus_per_worker", 0, 1)
+	switch v := in.text("pin_by", "auto"); v.text {
+	case "auto", "uuid":
+		d.Place.ByUUID = v.text == "uuid"
+	default:
+		in.fail("cannot use %s: %q is neither auto nor uuid", v.from, v.text)
+	}
 	d.Place.Virtual = in.isOn("virtual_local_rank")
 	d.Place.Oversubscribe = in.isOn("oversubscribe_gpus")
 	d.Place.ByGPU = s.Nproc.Of == "gpu"

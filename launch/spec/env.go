@@ -11,7 +11,7 @@ type Env struct {
 	Export, Unset []string // arguments of -x and --unset; package envprop reads them
 	Files         []string // arguments of --env-file
 	Conflict      envprop.Conflict
-	TorchrunOMP   bool // --omp=torchrun
+	OMPCores      bool // --omp=cores
 }
 
 // Dry says what gorun shows of a job that it does not start.
@@ -34,10 +34,14 @@ func (in *input) environment(s *Spec) {
 	if s.Env.Conflict, err = envprop.ParseConflict(v.text); err != nil {
 		in.fail("%w", err)
 	}
-	switch v := in.text("omp", "cores"); v.text {
-	case "cores":
+	omp := "torchrun"
+	if s.Surroundings.TaskWorkers { // the scheduler gives each worker cores of its own
+		omp = "cores"
+	}
+	switch v := in.text("omp", omp); v.text {
 	case "torchrun":
-		s.Env.TorchrunOMP = true
+	case "cores":
+		s.Env.OMPCores = true
 	default:
 		in.fail("cannot use %s: %q is neither cores nor torchrun", v.from, v.text)
 	}

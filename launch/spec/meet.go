@@ -72,29 +72,47 @@ func (in *input) standalone(s *Spec, m meeting) {
 			s.note("%s %s is ignored: --standalone decides it", v.from, v.text)
 		}
 	}
+	// The variables are those of all jobs of a pod or an allocation.
+	for _, v := range []*value{&m.addr, &m.portFlag} {
+		if v.given && v.env {
+			s.note("%s=%s is ignored: --standalone decides it", v.from, v.text)
+			if *v = (value{}); v == &m.portFlag {
+				m.port = 0
+			}
+		}
+	}
 	if s.NodeRank > 0 {
 		s.note("node rank %d is ignored: --standalone is the only node", s.NodeRank)
 	}
 	s.NodeRank, s.RunID = 0, newRunID()
-	s.setStandalone(m)
+	s.setStandalone(m, RankZero)
 }
 
-// setStandalone makes this node the whole job.
-func (s *Spec) setStandalone(m meeting) {
+// setStandalone makes this node the whole job. The agent opens the store if the user
+// names its port.
+func (s *Spec) setStandalone(m meeting, owner StoreOwner) {
 	s.Backend, s.MinNodes, s.MaxNodes = Standalone, 1, 1
-	s.MasterPort = m.port
+	switch s.MasterPort = m.port; {
+	case m.portFlag.given:
+	case owner == AgentNearPort:
+		s.MasterPort, s.StoreOwner = DefaultMasterPort, owner
+	default:
+		s.StoreOwner = owner
+	}
 	if m.addr.given {
 		s.MasterAddr, s.MasterFrom = m.addr.text, []string{m.addr.from}
 	}
 }
 
 // chooseBackend picks the backend. Without a named backend torchrun takes static. gorun
-// takes gossip if there is an endpoint, because an endpoint is mostly given for
-// gossip. One node needs no rendezvous at all.
+// takes gossip if several nodes have an endpoint, because an endpoint is mostly given
+// for gossip. One node needs no rendezvous at all.
 func (in *input) chooseBackend(s *Spec, m meeting) {
 	name := m.backend.text
 	switch {
 	case m.backend.given || s.LocalNodes > 0:
+	case m.endpoint.given && s.MaxNodes == 1 && in.isPlainEndpoint(m.endpoint):
+		name = string(Static)
 	case m.endpoint.given:
 		name = string(Gossip)
 	case s.MaxNodes == 1:
@@ -113,7 +131,7 @@ func (in *input) chooseBackend(s *Spec, m meeting) {
 		in.etcd(s, m)
 	case s.LocalNodes == 1:
 		in.noteUnused(s, Standalone, m.portFlag)
-		s.setStandalone(meeting{})
+		s.setStandalone(meeting{}, AgentAtPort)
 	case s.LocalNodes > 0:
 		s.Backend = Gossip
 		in.noteUnused(s, Gossip, m.portFlag)
@@ -126,10 +144,17 @@ func (in *input) chooseBackend(s *Spec, m meeting) {
 			in.fail("cannot use --rdzv-backend standalone with --nnodes %d: it is for one node", s.MinNodes)
 		}
 		in.noteUnused(s, Standalone, m.endpoint)
-		s.setStandalone(m)
+		s.setStandalone(m, AgentNearPort)
 	default:
 		in.fail("cannot use --rdzv-backend %s: this build has gossip (also called c10d), etcd, static and standalone", name)
 	}
+}
+
+// isPlainEndpoint reports whether the user gives one endpoint that the static rendezvous
+// can use.
+func (in *input) isPlainEndpoint(v value) bool {
+	list, err := ParseEndpoints(v.text, DefaultMasterPort)
+	return in.fromUser("rdzv_endpoint").given && err == nil && len(list) == 1 && !list[0].IsService()
 }
 
 func (in *input) gossip(s *Spec, m meeting) {
@@ -137,7 +162,7 @@ func (in *input) gossip(s *Spec, m meeting) {
 		if s.MaxNodes > 1 {
 			in.fail("cannot use --rdzv-backend %s without --rdzv-endpoint HOST[:PORT] when --nnodes is above 1", m.backend.text)
 		}
-		s.setStandalone(m)
+		s.setStandalone(m, RankZero)
 		return
 	}
 	list, err := ParseEndpoints(m.endpoint.text, DefaultPort)
@@ -153,10 +178,13 @@ func (in *input) gossip(s *Spec, m meeting) {
 		if s.MinNodes > 1 || len(list) > 1 {
 			in.fail("cannot use %s %s: port 0 (any free port) is for one node, the others cannot know it", m.endpoint.from, e)
 		}
-		s.setStandalone(m)
+		s.setStandalone(m, RankZero)
 		return
 	}
 	s.Backend, s.Endpoints = Gossip, list
+	if s.MaxNodes == 1 {
+		s.StoreOwner = RankZero
+	}
 	in.noteUnused(s, Gossip, m.addr)
 	in.noteUnused(s, Gossip, m.portFlag)
 }

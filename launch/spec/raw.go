@@ -20,29 +20,22 @@ type Raw struct {
 	// Check means gorun check: the nodes are only compared, so a program may be
 	// missing.
 	Check bool
+	// Launch means gorun launch: unless --use-env is given each worker gets its local
+	// rank as an argument, too.
+	Launch bool
 	// Show means gorun env: gorun only shows what each rank would get.
 	Show bool
 	// Surroundings finds what started this process on several nodes; nil: nothing did.
 	Surroundings func(surroundings.Lookup) (surroundings.Surroundings, error)
+	// Environ lists the names of the environment's variables, to find torchrun's that
+	// have no effect.
+	Environ []string
 	// Line holds the words after gorun as the user wrote them, for messages.
 	Line []string
 }
 
 // Lookup reads one environment variable, like os.LookupEnv.
 type Lookup func(name string) (value string, ok bool)
-
-// IsTorchruns reports whether torchrun has the flag, too. Then PET_<NAME> gives the
-// flag's default, as GORUN_<NAME> does for each flag.
-func IsTorchruns(flag string) bool {
-	switch strings.ReplaceAll(flag, "-", "_") {
-	case "local_addr", "log_dir", "master_addr", "master_port", "max_restarts", "module", "nnodes",
-		"no_python", "node_rank", "nproc_per_node", "numa_binding", "rdzv_backend", "rdzv_conf",
-		"rdzv_endpoint", "rdzv_id", "redirects", "role", "shutdown_timeout", "standalone", "tee",
-		"virtual_local_rank":
-		return true
-	}
-	return false
-}
 
 // input reads flags and their PET_ variables and remembers the first error.
 type input struct {
@@ -77,7 +70,7 @@ func (in *input) fromUser(name string) value {
 	if text, ok := in.raw.Flags[name]; ok {
 		return value{text: text, from: flag, given: true}
 	}
-	for _, variable := range variablesOf(name) {
+	for _, variable := range VariablesOf(name) {
 		if text, ok := in.lookup(variable); ok && !in.isNested(variable) {
 			return value{text: text, from: variable, given: true, env: true}
 		}
@@ -85,14 +78,15 @@ func (in *input) fromUser(name string) value {
 	return value{from: flag}
 }
 
-// variablesOf lists the variables that give a flag's default. The flags of gorun env
+// VariablesOf lists the variables that give a flag's default. The flags of gorun env
 // that choose a running job have none: GORUN_RUN_ID is a variable of each worker.
-func variablesOf(name string) []string {
-	switch {
-	case name == "run_id" || name == "pid":
+// --print-completion is read before all others.
+func VariablesOf(name string) []string {
+	switch name = strings.ReplaceAll(name, "-", "_"); {
+	case name == "run_id" || name == "pid" || name == "print_completion":
 		return nil
-	case IsTorchruns(name):
-		return []string{Variable(name), "PET_" + strings.ToUpper(name)}
+	case petVariable(name) != "":
+		return []string{Variable(name), petVariable(name)}
 	}
 	return []string{Variable(name)}
 }
@@ -149,7 +143,7 @@ func (in *input) number(name string, unset, min int) (int, value) {
 	}
 	n, err := parseInt(v.text)
 	if err != nil {
-		in.fail("%s %q is not a whole number", v.from, v.text)
+		in.failType(v, "int")
 	} else if n < min {
 		in.fail("%s is %d: it must be at least %d", v.from, n, min)
 	}

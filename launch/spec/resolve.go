@@ -22,7 +22,7 @@ func (r Raw) Resolve(lookup Lookup) (Spec, error) {
 			Tee:        in.text("tee", "0").text,
 			ReportFile: in.file("report"),
 		},
-		Command: Command{NoPython: in.isOn("no_python"), Module: in.isOn("module")},
+		Command: Command{NoPython: in.isOn("no_python"), Module: in.isOn("module"), LocalRankArg: r.Launch && !in.isOn("use_env")},
 	}
 	if s.ReportFile != "" && (r.Check || r.Show) {
 		s.note("--report %s is ignored: no job is started", s.ReportFile)
@@ -34,6 +34,7 @@ func (r Raw) Resolve(lookup Lookup) (Spec, error) {
 	in.network(&s)
 	in.metrics(&s)
 	in.shutdown(&s)
+	in.torchruns(&s)
 	in.reportOn(&s)
 	in.requeueExitCode(&s)
 	in.program(&s)
@@ -43,6 +44,7 @@ func (r Raw) Resolve(lookup Lookup) (Spec, error) {
 	if in.err == nil {
 		in.rendezvous(&s)
 	}
+	in.noteVariables(&s, r.Environ)
 	if in.err != nil {
 		return Spec{RunID: s.RunID, Output: Output{ReportFile: s.ReportFile}, Surroundings: around}, in.err
 	}
@@ -115,8 +117,11 @@ func (in *input) shutdown(s *Spec) {
 }
 
 func (in *input) program(s *Spec) {
-	if s.NoPython && s.Module {
+	if s.NoPython && s.Module && !s.RunPath {
 		in.fail("cannot use --no-python together with -m: a module is run by Python")
+	}
+	if in.raw.Launch && s.NoPython && !s.RunPath && s.LocalRankArg {
+		in.fail("cannot use --no-python without --use-env: When using the '--no_python' flag, you must also set the '--use_env' flag.")
 	}
 	if len(in.raw.Command) == 0 && in.raw.Check {
 		return

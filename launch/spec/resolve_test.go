@@ -4,6 +4,7 @@ import (
 	"reflect"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -27,26 +28,34 @@ func resolve(f flags, e env) (Spec, error) {
 func defaults() Spec {
 	return Spec{
 		Nodes: Nodes{MinNodes: 1, MaxNodes: 1}, Nproc: Nproc{Count: 1}, RunID: "none",
-		Network: Network{Backend: Standalone, Conf: Conf{
+		Network: Network{Backend: Standalone, MasterPort: 29500, StoreOwner: AgentNearPort, Conf: Conf{
 			JoinTimeout: 10 * time.Minute, LastCallTimeout: 30 * time.Second,
 			KeepAliveInterval: time.Second, KeepAliveMaxAttempt: 10,
 		}},
-		End: End{ShutdownTimeout: 30 * time.Second, ReportOn: ReportAll}, Role: "default",
+		End: End{
+			ShutdownTimeout: 30 * time.Second, ReportOn: ReportAll,
+			Signals: []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT},
+		}, Role: "default",
 		Devices: Devices{OnError: AbortOnGPUError, Release: 50 * time.Second},
-		Output:  Output{Redirects: "0", Tee: "0"}, Checks: Checks{Preflight: PreflightError},
+		Output:  Output{Redirects: "0", Tee: "0", Events: NoEvents}, Checks: Checks{Preflight: PreflightError},
 		Env: Env{Conflict: envprop.ConflictFirst}, Command: Command{Program: "train.py", Args: []string{"--lr", "1"}},
 	}
 }
 
+func master(s *Spec, port int, owner StoreOwner) { s.MasterPort, s.StoreOwner = port, owner }
+
 func gossip(s *Spec, nodes int, at ...Endpoint) {
 	s.Backend, s.Endpoints, s.NodeRank = Gossip, at, -1
-	s.MinNodes, s.MaxNodes = nodes, nodes
+	s.MinNodes, s.MaxNodes, s.MasterPort, s.StoreOwner = nodes, nodes, 0, AgentAtPort
+	if nodes == 1 {
+		s.StoreOwner = RankZero
+	}
 }
 
 func static(s *Spec, nodes, rank int, host string, port int) {
 	s.Backend, s.Endpoints, s.NodeRank = Static, []Endpoint{{host, port}}, rank
 	s.MinNodes, s.MaxNodes, s.MasterAddr, s.MasterPort = nodes, nodes, host, port
-	s.MasterFrom = []string{"--master-addr", "--master-port"}
+	s.MasterFrom, s.StoreOwner = []string{"--master-addr", "--master-port"}, AgentAtPort
 }
 
 func TestResolve(t *testing.T) {
@@ -104,7 +113,15 @@ func TestResolve(t *testing.T) {
 			want: func(s *Spec) { gossip(s, 2, Endpoint{"a", 29400}) },
 		},
 		{
-			name: "endpoint means gossip even for one node", flags: flags{"rdzv_endpoint": "a:5"},
+			name: "endpoint of one node is its store, as under torchrun", flags: flags{"rdzv_endpoint": "a:5"},
+			want: func(s *Spec) { static(s, 1, 0, "a", 5); s.MasterFrom = []string{"--rdzv-endpoint"} },
+		},
+		{
+			name: "endpoints mean gossip even for one node", flags: flags{"rdzv_endpoint": "a:5,b:6"},
+			want: func(s *Spec) { gossip(s, 1, Endpoint{"a", 5}, Endpoint{"b", 6}) },
+		},
+		{
+			name: "c10d of one node", flags: flags{"rdzv_endpoint": "a:5", "rdzv_backend": "c10d"},
 			want: func(s *Spec) { gossip(s, 1, Endpoint{"a", 5}) },
 		},
 		{
@@ -128,15 +145,19 @@ func TestResolve(t *testing.T) {
 				}
 			},
 		},
-		{name: "c10d without endpoint, one node", flags: flags{"rdzv_backend": "c10d"}, want: func(*Spec) {}},
+		{name: "c10d without endpoint, one node", flags: flags{"rdzv_backend": "c10d"}, want: func(s *Spec) { master(s, 0, RankZero) }},
 		{
 			name: "port 0 is standalone", flags: flags{"rdzv_backend": "c10d", "rdzv_endpoint": "localhost:0", "nnodes": "1:4", "rdzv_id": "x"},
-			want: func(s *Spec) { s.RunID = "x" },
+			want: func(s *Spec) { s.RunID = "x"; master(s, 0, RankZero) },
 		},
-		{name: "master port of one node", flags: flags{"master_port": "29501"}, want: func(s *Spec) { s.MasterPort = 29501 }},
+		{name: "master port of one node", flags: flags{"master_port": "29501"}, want: func(s *Spec) { master(s, 29501, AgentAtPort) }},
+		{name: "any master port of one node", flags: flags{"master_port": "0"}, want: func(s *Spec) { master(s, 0, AgentAtPort) }},
 		{
 			name: "master of one node", flags: flags{"master_port": "29501"}, env: env{"PET_MASTER_ADDR": "a"},
-			want: func(s *Spec) { s.MasterAddr, s.MasterPort, s.MasterFrom = "a", 29501, []string{"PET_MASTER_ADDR"} },
+			want: func(s *Spec) {
+				s.MasterAddr, s.MasterFrom = "a", []string{"PET_MASTER_ADDR"}
+				master(s, 29501, AgentAtPort)
+			},
 		},
 		{
 			name: "master means static", flags: flags{"nnodes": "2", "master_addr": "a"},
@@ -167,7 +188,7 @@ func TestResolve(t *testing.T) {
 
 		// Local nodes.
 		{name: "local nodes", flags: flags{"local_nodes": "3"}, want: func(s *Spec) { gossip(s, 3); s.LocalNodes = 3 }},
-		{name: "one local node", flags: flags{"local_nodes": "1"}, want: func(s *Spec) { s.LocalNodes = 1 }},
+		{name: "one local node", flags: flags{"local_nodes": "1"}, want: func(s *Spec) { s.LocalNodes = 1; master(s, 0, AgentAtPort) }},
 		{
 			name: "local nodes, same nnodes", flags: flags{"local_nodes": "3", "nnodes": "3", "rdzv_backend": "c10d"},
 			want: func(s *Spec) { gossip(s, 3); s.LocalNodes = 3 },
@@ -187,14 +208,14 @@ func TestResolve(t *testing.T) {
 
 		// Configuration.
 		{
-			name: "all of rdzv-conf", flags: flags{"rdzv_endpoint": "a", "rdzv_conf": "join_timeout=5,last_call_timeout=0.5,keep_alive_interval=2s,keep_alive_max_attempt=3,is_host=Yes"},
+			name: "all of rdzv-conf", flags: flags{"rdzv_endpoint": "a", "rdzv_backend": "c10d", "rdzv_conf": "join_timeout=5,last_call_timeout=0.5,keep_alive_interval=2s,keep_alive_max_attempt=3,is_host=Yes"},
 			want: func(s *Spec) {
 				gossip(s, 1, Endpoint{"a", 29400})
 				s.Conf = Conf{5 * time.Second, 500 * time.Millisecond, 2 * time.Second, 3, &yes}
 			},
 		},
 		{
-			name: "quotes that no shell removed, unknown keys", flags: flags{"rdzv_endpoint": "a", "rdzv_conf": "'join_timeout=5,is_host=0,timeout=5,store_type=file'"},
+			name: "quotes that no shell removed, unknown keys", flags: flags{"rdzv_endpoint": "a", "rdzv_backend": "c10d", "rdzv_conf": "'join_timeout=5,is_host=0,timeout=5,store_type=file'"},
 			want: func(s *Spec) {
 				gossip(s, 1, Endpoint{"a", 29400})
 				s.Conf.JoinTimeout, s.Conf.IsHost = 5*time.Second, &no
@@ -254,8 +275,23 @@ func TestStandaloneOverrides(t *testing.T) {
 	}
 	want := defaults()
 	want.RunID, want.Notes = got.RunID, got.Notes
+	master(&want, 0, RankZero)
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+	// A port counts only if this command line names it: the variables are those of all
+	// jobs.
+	elsewhere := env{"PET_MASTER_ADDR": "a", "GORUN_MASTER_PORT": "7"}
+	got, err = resolve(flags{"standalone": "1"}, elsewhere)
+	want.RunID, want.Notes = got.RunID, []string{"PET_MASTER_ADDR=a is ignored: --standalone decides it", "GORUN_MASTER_PORT=7 is ignored: --standalone decides it"}
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("variables: %v\ngot  %+v\nwant %+v", err, got, want)
+	}
+	got, err = resolve(flags{"standalone": "1", "master_port": "7"}, nil)
+	want.RunID, want.Notes = got.RunID, nil
+	master(&want, 7, AgentAtPort)
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("a port: %v\ngot  %+v\nwant %+v", err, got, want)
 	}
 	// The variable works too.
 	if got, err := resolve(nil, env{"PET_STANDALONE": "1"}); err != nil || got.RunID == "none" {
@@ -320,7 +356,7 @@ func TestResolveErrors(t *testing.T) {
 		{"conf zero", flags{"rdzv_conf": "join_timeout=0"}, nil, "positive"},
 		{"conf negative", flags{"rdzv_conf": "last_call_timeout=-1"}, nil, "negative"},
 		{"conf attempts", flags{"rdzv_conf": "keep_alive_max_attempt=0"}, nil, "keep_alive_max_attempt"},
-		{"conf bool", flags{"rdzv_endpoint": "a", "rdzv_conf": "is_host=maybe"}, nil, "neither true nor false"},
+		{"conf bool", flags{"rdzv_endpoint": "a", "rdzv_backend": "c10d", "rdzv_conf": "is_host=maybe"}, nil, "neither true nor false"},
 		{"shutdown negative", flags{"shutdown_timeout": "-1"}, nil, "--shutdown-timeout: -1 is negative"},
 		{"shutdown variable", nil, env{"TORCH_ELASTIC_SHUTDOWN_TIMEOUT": "soon"}, "TORCH_ELASTIC_SHUTDOWN_TIMEOUT"},
 		{"shutdown NaN", flags{"shutdown_timeout": "nan"}, nil, "not a usable number"},

@@ -14,6 +14,7 @@ import (
 	"net"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -94,7 +95,8 @@ type Nodes struct {
 // End says what a failure and a signal do.
 type End struct {
 	MaxRestarts     int
-	ShutdownTimeout time.Duration // SIGTERM to SIGKILL; 0: SIGKILL at once
+	Signals         []syscall.Signal // that end the job (--signals-to-handle); of the others gorun takes no notice
+	ShutdownTimeout time.Duration    // SIGTERM to SIGKILL; 0: SIGKILL at once
 	ReportOn        ReportOn
 	RequeueExitCode int // of an end after which another try may help; 0: the cause's own code
 }
@@ -114,6 +116,9 @@ type Output struct {
 	// LogDir is the base folder of log files, or "" for a temporary one. Redirects
 	// and Tee are the texts of the flags; package launch/logs reads them.
 	LogDir, Redirects, Tee string
+	Console                Console
+	Filters                Filters
+	Events                 EventHandler
 	ReportFile             string // "": none
 	MetricsAddr            string // host:port of /healthz, /readyz and /metrics; "": none
 }
@@ -134,8 +139,13 @@ type Checks struct {
 // Command is the program to run.
 type Command struct {
 	NoPython, Module bool
-	Program          string
-	Args             []string
+	// RunPath runs the script in Python's runpy (--run-path); it wins over NoPython.
+	RunPath bool
+	// LocalRankArg gives each worker --local-rank=N as its first argument (gorun
+	// launch without --use-env).
+	LocalRankArg bool
+	Program      string
+	Args         []string
 }
 
 // Network says how the nodes meet.
@@ -163,6 +173,8 @@ type Network struct {
 	// that the user named no address, and 0 means any free port.
 	MasterAddr string
 	MasterPort int
+	// StoreOwner says who opens the store at that port.
+	StoreOwner StoreOwner
 	// MasterFrom lists the flags or variables that name the two, for messages; the one
 	// for the address comes first. It is nil if no flag or variable can name them,
 	// or only the port.
@@ -172,6 +184,20 @@ type Network struct {
 
 	Secret
 }
+
+// StoreOwner says which process opens the store at MASTER_ADDR:MASTER_PORT.
+type StoreOwner int
+
+// torchrun's agent opens the store of its static rendezvous. With its c10d rendezvous,
+// so with --standalone, the worker with rank 0 does.
+const (
+	// AgentAtPort means that the agent opens it, at MasterPort if that is not 0.
+	AgentAtPort StoreOwner = iota
+	// AgentNearPort means that the agent opens it, at MasterPort if that port is free.
+	AgentNearPort
+	// RankZero means that the worker with rank 0 opens it, at a free port.
+	RankZero
+)
 
 // Secret says what the nodes prove to each other.
 type Secret struct {

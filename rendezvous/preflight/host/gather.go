@@ -42,7 +42,7 @@ func Gather(ctx context.Context, o Options) (f Facts, unknown []string) {
 
 	addUnknown(o.identity(&f))
 	addUnknown(o.shm(&f.SHM))
-	addUnknown(o.limits(&f.Limits))
+	o.limits(&f.Limits)
 	f.Sysctl = o.sysctl()
 
 	var why string

@@ -10,7 +10,7 @@ import (
 // inherited, so this process's limits are also the workers', with one
 // exception: Go's runtime raises its own soft limit of open files and gives a
 // child the original one.
-func (o Options) limits(l *Limits) (why string) {
+func (o Options) limits(l *Limits) {
 	soft := func(resource int) int64 { s, _ := rlimit(resource); return s }
 	l.MemLockSoft, l.MemLock = rlimit(unix.RLIMIT_MEMLOCK)
 	l.NProc = soft(unix.RLIMIT_NPROC)
@@ -23,10 +23,6 @@ func (o Options) limits(l *Limits) (why string) {
 	o.cgroup(l)
 	current, hard := rlimit(unix.RLIMIT_NOFILE)
 	l.NoFileSoft, l.NoFileHard = childFiles(current, hard), hard
-	if l.NoFileSoft == Unknown {
-		return "how many files a worker may open at first: the agent's own limit was raised by Go's runtime, which restores it for workers"
-	}
-	return ""
 }
 
 // readFatal sets the limits at which any process fails or is killed.

@@ -44,7 +44,7 @@ func jobRules() []preflight.Rule {
 		},
 		{
 			ID: "R05", Name: "job-collision", Severity: preflight.Error,
-			Meaning: "All nodes belong to one run, and no process of an earlier job with the same run id is alive.",
+			Meaning: "All nodes belong to one run, and no process of an earlier job with the same run id is alive; for a job of one node that is a warning.",
 			Symptom: "Two jobs mix: `has already checked in`, a port that is in use, GPUs that are full.",
 			Steps: []preflight.Step{
 				preflight.ToGorun.Step("give every node the same run id, which no other job has", "--rdzv-id run43").Everywhere(),
@@ -207,8 +207,12 @@ func checkCollision(f *preflight.Fleet) []preflight.Finding {
 		}
 		return ""
 	})
+	severity := preflight.Error
+	if len(f.Nodes) == 1 { // two jobs of one node never meet, whatever their run ids
+		severity = preflight.Warning
+	}
 	return append(all, preflight.IfAny(alive, preflight.Finding{
-		Text: "Processes of a job with the same run id are still alive.",
+		Severity: severity, Text: "Processes of a job with the same run id are still alive.",
 		Steps: f.StepsFor(preflight.Marked(alive), preflight.InShell, "end them, or wait for their end", func(_ int, n *preflight.Facts) []string {
 			var pids []string
 			for _, j := range n.Host.Leftover.Jobs {

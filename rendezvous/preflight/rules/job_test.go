@@ -95,6 +95,9 @@ func jobCases() map[string][]ruleCase {
 		},
 		"R05": {
 			{name: "a process of the same run", base: preflighttest.CPUs, severity: preflight.Error, odd: []int{1}, change: addLeftoverJob, says: []string{`pid 4242 (python) of run "run42"`}},
+			{name: "a process of the same run beside a job of one node", nodes: 1, base: preflighttest.CPUs, severity: preflight.Warning, odd: []int{0}, change: func(f *preflight.Fleet) {
+				f.Nodes[0].Host.Leftover.Jobs = []host.Job{{PID: 4242, Name: "python", RunID: "run42"}}
+			}},
 			{name: "several runs", base: preflighttest.CPUs, severity: preflight.Error, odd: []int{1}, change: func(f *preflight.Fleet) { f.Nodes[1].Node.RunID = "run41" }},
 			{name: "agents of one machine", base: preflighttest.CPUs, change: func(f *preflight.Fleet) { preflighttest.OnOneMachine(f); addLeftoverJob(f) }},
 		},

@@ -58,7 +58,7 @@ func checkFiles(f *preflight.Fleet) []preflight.Finding {
 		if !n.GPU.Driver || !knowsLimits(n) {
 			return ""
 		}
-		need, hard := host.Load{Local: n.Node.Workers}.FilesLeast(), n.Host.Limits.NoFileHard // gorun raises the soft limit
+		need, hard := host.Load{Local: n.Node.Workers}.FilesLeast(), n.Host.Limits.NoFileHard // NCCL raises the soft limit (bootstrap.cc, setFilesLimit)
 		if hard < 0 || hard >= need {
 			return ""
 		}
