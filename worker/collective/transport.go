@@ -26,57 +26,6 @@ type Transport interface {
 	Close() error
 }
 
-// Kind names the operation of a message; the values are part of the protocol.
-type Kind uint8
-
-// Operations.
-const (
-	KindAllReduce Kind = 1
-	KindBroadcast Kind = 2
-	KindBarrier   Kind = 3
-	KindSend      Kind = 4
-)
-
-func (k Kind) String() string {
-	switch k {
-	case KindAllReduce:
-		return "all-reduce"
-	case KindBroadcast:
-		return "broadcast"
-	case KindBarrier:
-		return "barrier"
-	case KindSend:
-		return "send/receive"
-	}
-	return fmt.Sprintf("operation(%d)", uint8(k))
-}
-
-// Call describes the call that a message belongs to. Both sides of a message must agree
-// on every field.
-type Call struct {
-	Kind  Kind
-	Type  DType
-	Op    Op     // all-reduce only
-	Root  int32  // broadcast only
-	Seq   uint64 // from 1: number among the world's collectives, or among the sends from one rank to another
-	Count uint64 // elements of the whole buffer
-	Step  uint32 // number of the message within the call
-}
-
-// String returns the call for a person, without the step.
-func (c Call) String() string {
-	s := fmt.Sprintf("%v #%d", c.Kind, c.Seq)
-	switch c.Kind {
-	case KindAllReduce:
-		return fmt.Sprintf("%s (%v of %v x %d)", s, c.Op, c.Type, c.Count)
-	case KindBroadcast:
-		return fmt.Sprintf("%s (%v x %d from rank %d)", s, c.Type, c.Count, c.Root)
-	case KindSend:
-		return fmt.Sprintf("%s (%v x %d)", s, c.Type, c.Count)
-	}
-	return s
-}
-
 // MismatchError says that two ranks are in different calls, or in the same call with
 // different arguments.
 type MismatchError struct {

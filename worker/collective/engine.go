@@ -1,0 +1,84 @@
+package collective
+
+import "context"
+
+// Engine carries out the calls of one communicator. A Group checks the arguments of a
+// call, numbers it and hands it to its engine. Messages is the engine over any Transport;
+// an engine may also share memory between the ranks of a node.
+//
+// A failed call, the end of its context included, breaks the engine as Break does, since
+// nothing can follow half a call and other ranks wait for the rest of it.
+type Engine interface {
+	// Do carries out one collective and returns when its buffers may be used again. Calls
+	// of Do come one at a time, in the order of Call.Seq.
+	Do(ctx context.Context, w *Work) error
+	// Post starts one end of a message between two ranks. It does not block. Messages
+	// between the same ranks with the same tag match in the order of their posts.
+	Post(m *Message)
+	// Wait returns when m, which was posted, has ended and its buffer may be used again.
+	Wait(ctx context.Context, m *Message) error
+	// Split returns the engine of a communicator of some of this engine's ranks: rank i of
+	// the new one is ranks[i] of this one. This rank is among them.
+	Split(ctx context.Context, comm uint64, ranks []int) (Engine, error)
+	// Break makes every call, blocked or later, return why, and tells the other ranks. The
+	// first reason stays.
+	Break(why error)
+	// Close ends the engine after the last call. The world's engine tells the other ranks.
+	// The error says which messages nobody received.
+	Close() error
+}
+
+// Work is one collective as an Engine gets it: its arguments agree with each other and
+// its buffers do not overlap, except where they are the same. Lengths are in elements,
+// with n the number of ranks:
+//
+//	KindAllReduce      Dst holds this rank's operand and the result; Src is empty
+//	KindBroadcast      Dst holds root's buffer, everywhere afterwards
+//	KindBarrier        no buffers
+//	KindReduce         Src of all, Dst at root (elsewhere empty); both Count long
+//	KindAllGather      Src is Count long, Dst n·Count
+//	KindReduceScatter  Src is n·Count long, Dst Count
+//	KindGather         Src is Count long, Dst at root n·Count
+//	KindScatter        Src at root n·Count, Dst Count long
+//	KindAllToAll       Src and Dst are n·Count long
+//	KindAllGatherV     Dst has RecvCounts[i] elements of rank i, in rank order; Count is their sum
+//	KindAllToAllV      Src has SendCounts[i] elements for rank i, Dst RecvCounts[i] of it; Count is 0
+type Work struct {
+	Call       Call
+	Dst, Src   Buffer
+	SendCounts []int
+	RecvCounts []int
+}
+
+// Message is one end of a message from a rank to another. Its Call has KindSend on both
+// ends. The engine that it is posted to owns it until Wait returns.
+type Message struct {
+	Call Call
+	Send bool // false: it receives
+	Peer int  // the rank at the other end
+	Buf  Buffer
+
+	// State belongs to the engine. An engine may keep its own type there between uses, so
+	// that posting the same Message again allocates nothing.
+	State any
+}
+
+// Positions is where this rank writes what it is doing, for other ranks and the agent to
+// read: the node's board. A Group calls Enter and Leave around every call. Both must be
+// cheap; they are called from several goroutines if the program does so.
+type Positions interface {
+	// Enter says that this rank is in call. It waits for rank peer, or for all if peer is -1.
+	Enter(call *Call, peer int)
+	Leave(call *Call, peer int)
+	// Others returns where the other ranks of the communicator are, as far as it is known.
+	Others(call *Call) []Position
+}
+
+// Position is what is known of one rank's whereabouts.
+type Position struct {
+	Rank    int
+	Call    Call   // the rank's last call
+	Inside  bool   // the rank is still in Call
+	Arrived bool   // the rank has come to the call that was asked for, or is past it
+	Caller  string // file:line that made Call, "" if unknown
+}
