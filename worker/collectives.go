@@ -4,20 +4,38 @@ import (
 	"context"
 
 	"github.com/gorun/gorun/worker/collective"
+	"github.com/gorun/gorun/worker/half"
 )
 
-// Element is the type of a buffer's elements: float32, float64 or int64.
+// Element is the type of a buffer's elements: Number, Float16 or BFloat16.
 type Element = collective.Element
+
+// Number is an element with Go's own arithmetic: floats and integers of every size, and
+// types made of them.
+type Number = collective.Number
+
+// Float16 and BFloat16 are floating-point numbers of 16 bits, for storage and messages.
+// Package half converts them.
+type (
+	Float16  = half.Float16
+	BFloat16 = half.BFloat16
+)
 
 // Op says how AllReduce combines elements.
 type Op = collective.Op
 
-// Operations. Max and Min of floats are NaN if any rank's element is.
+// Operations. Max and Min of floats are NaN if any rank's element is. Avg is the sum
+// divided by the number of ranks; of integers it is cut towards zero. And, Or and Xor
+// are for integers only.
 const (
 	Sum  = collective.Sum
 	Max  = collective.Max
 	Min  = collective.Min
 	Prod = collective.Prod
+	Avg  = collective.Avg
+	And  = collective.And
+	Or   = collective.Or
+	Xor  = collective.Xor
 )
 
 // PeerError names the rank that gave up or cannot be reached.

@@ -31,7 +31,7 @@ func result(op worker.Op, size, i int) int {
 
 func abs(n int) int { return max(n, -n) }
 
-func allReduce[T worker.Element](r report, dtype string, n int, op worker.Op) error {
+func allReduce[T worker.Number](r report, dtype string, n int, op worker.Op) error {
 	size := r.w.Size()
 	buf := make([]T, n)
 	for i := range buf {

@@ -13,15 +13,20 @@ const ringFrom = 32 << 10
 
 // AllReduce replaces b on every rank by the op over all ranks' b.
 func (g *Group) AllReduce(ctx context.Context, b Buffer, op Op) error {
-	if op < Sum || op > Prod {
-		return fmt.Errorf("cannot all-reduce: unknown operation %v", op)
+	if err := op.check(b.Type); err != nil {
+		return fmt.Errorf("cannot all-reduce: %w", err)
 	}
 	call := Call{Kind: KindAllReduce, Type: b.Type, Op: op, Count: uint64(b.Count)}
 	return g.collective(ctx, call, func(call Call) error {
+		run := g.doubling
 		if len(b.Data) >= ringFrom && b.Count >= g.size {
-			return g.ring(ctx, call, b)
+			run = g.ring
 		}
-		return g.doubling(ctx, call, b)
+		if err := run(ctx, call, b); err != nil {
+			return err
+		}
+		finish(op, b, g.size)
+		return nil
 	})
 }
 

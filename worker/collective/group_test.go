@@ -85,7 +85,7 @@ var sizes = []int{0, 1, 2, 3, 7, 1000, 20011}
 // value is small and whole, so that every order of operations is exact.
 func value(rank, i int) int { return []int{1, -2, 2, -1, 1, 1, 2}[(rank*5+i*3+i/1000)%7] }
 
-func allReduce[T collective.Element](t *testing.T, gs []*collective.Group, n int, op collective.Op) {
+func allReduce[T collective.Number](t *testing.T, gs []*collective.Group, n int, op collective.Op) {
 	t.Helper()
 	bufs := make([][]T, len(gs))
 	want := make([]T, n)

@@ -20,6 +20,9 @@ func asElements[T Element](b []byte) []T {
 	return unsafe.Slice((*T)(unsafe.Pointer(unsafe.SliceData(b))), len(b)/int(unsafe.Sizeof(zero)))
 }
 
+// addressOf returns where b begins.
+func addressOf(b []byte) uintptr { return uintptr(unsafe.Pointer(unsafe.SliceData(b))) }
+
 // scratch returns n bytes of memory, aligned for every Element.
 func scratch(n int) []byte {
 	return asBytes(make([]int64, (n+7)/8))[:n]
