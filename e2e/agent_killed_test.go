@@ -8,52 +8,6 @@ import (
 	"time"
 )
 
-// One of gorun's two processes is killed, on the node of the endpoint or on another.
-// Then the rest of the job ends soon with 137 and names the lost node. No process is
-// left anywhere, not even a process that has left its worker's session.
-func TestAgentKilled(t *testing.T) {
-	t.Parallel()
-	daemon := `setsid sh -c '(trap "" TERM HUP; touch $E2E_DIR/d.$RANK; exec sleep 300) &' & ` +
-		`until [ -e $E2E_DIR/d.$RANK ]; do sleep 0.01; done; `
-	for target, where := range map[int]string{0: "endpoint", 2: "member"} {
-		for _, what := range []string{"agent", "keeper"} {
-			t.Run(what+" of "+where, func(t *testing.T) {
-				t.Parallel()
-				j := newJob(t)
-				agents := j.nodes(3, with(sh(daemon+printRankForever), "--nproc-per-node", "2")...)
-				for _, a := range agents {
-					a.waitForStdout("up", 2)
-				}
-				pid := agents[target].keeper()
-				if what == "agent" {
-					pid = agents[target].pid()
-				}
-				killed := time.Now()
-				j.kill(pid)
-				j.wantExit(longWait, 137, agents...)
-				var others []*agent
-				for i, a := range agents {
-					if took := a.ended.Sub(killed); took > shortWait {
-						t.Errorf("%s ended %v after the kill", a.name, took)
-					}
-					if i != target {
-						others = append(others, a)
-					}
-				}
-				j.wantCause(others, "127.0.0."+fmt.Sprint(target+1), "was lost")
-				if what == "agent" {
-					if !strings.Contains(agents[target].err.String(), "gorun: the agent was killed by SIGKILL;") {
-						t.Errorf("the keeper of the killed agent does not say so: %s", agents[target].err)
-					}
-				}
-				j.wantSameCause(others...)
-				j.wantNoProcess()
-				t.Logf("all gone after %v", time.Since(killed).Round(time.Millisecond))
-			})
-		}
-	}
-}
-
 // TestAgentOfLocalNodesKilled checks that a keeper of several agents says which agent
 // was killed. The other agents do not wait for it to start again, even with restarts
 // left.

@@ -124,6 +124,12 @@ func (l *lan) nodes(j *job, nnodes string, args ...string) []*agent {
 // node starts an agent on one host.
 func (l *lan) node(j *job, i int, endpoint, nnodes string, args ...string) *agent {
 	l.Helper()
+	return j.launch(l.addr(i), l.command(j, i, endpoint, nnodes, args...))
+}
+
+// command makes the command of an agent on one host.
+func (l *lan) command(j *job, i int, endpoint, nnodes string, args ...string) *exec.Cmd {
+	l.Helper()
 	cmd := j.command(append([]string{"--nnodes", nnodes, "--rdzv-endpoint", endpoint, "--rdzv-id", j.id}, args...)...)
 	path, err := exec.LookPath("ip")
 	if err != nil {
@@ -131,5 +137,5 @@ func (l *lan) node(j *job, i int, endpoint, nnodes string, args ...string) *agen
 	}
 	cmd.Args = append([]string{path, "netns", "exec", l.host(i), cmd.Path}, cmd.Args[1:]...)
 	cmd.Path = path
-	return j.launch(l.addr(i), cmd)
+	return cmd
 }

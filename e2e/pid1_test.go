@@ -9,26 +9,27 @@ import (
 	"testing"
 )
 
-// container starts gorun as PID 1 of its own pid namespace, as in a container. The
-// agent's process is unshare, which ends with gorun's exit code.
-func (j *job) container(args ...string) *agent {
+// container starts gorun as PID 1 of its own pid namespace, as in a container. first is
+// another program as PID 1, which starts gorun.
+func (j *job) container(first []string, args ...string) *agent {
 	j.Helper()
-	return j.containerWithPID1(nil, args...)
+	cmd := j.command(args...)
+	asPID1(j, cmd, first...)
+	return j.launch("container", cmd)
 }
 
-// containerWithPID1 is container with another program as PID 1, which starts gorun.
-func (j *job) containerWithPID1(first []string, args ...string) *agent {
-	j.Helper()
+// asPID1 makes a command run as PID 1 of its own pid namespace. Its process is then
+// unshare, which ends with its exit code.
+func asPID1(t testing.TB, cmd *exec.Cmd, first ...string) {
+	t.Helper()
 	path, err := exec.LookPath("unshare")
-	need(j, err == nil && os.Getuid() == 0, "unshare and root, for gorun as PID 1")
+	need(t, err == nil && os.Getuid() == 0, "unshare and root, for gorun as PID 1")
 	probe := exec.Command(path, "--pid", "--fork", "--mount-proc", "true")
 	if out, err := probe.CombinedOutput(); err != nil {
-		need(j, false, "pid namespaces: "+string(out))
+		need(t, false, "pid namespaces: "+string(out))
 	}
-	cmd := j.command(args...)
 	cmd.Args = slices.Concat([]string{path, "--pid", "--fork", "--mount-proc", "--kill-child"}, first, []string{cmd.Path}, cmd.Args[1:])
 	cmd.Path = path
-	return j.launch("container", cmd)
 }
 
 // TestPID1 checks that as PID 1 gorun reaps the orphans that become its children, and
@@ -45,7 +46,7 @@ func TestPID1(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			j := newJob(t)
-			a := j.container(with(sh(orphans+c.end), "--standalone")...)
+			a := j.container(nil, with(sh(orphans+c.end), "--standalone")...)
 			j.wantExit(longWait, c.code, a)
 			a.waitForStdout("zombies 0\n", 1)
 			if !strings.Contains(a.out.String(), "keeper is "+os.Getenv(envGorun)) {
@@ -65,7 +66,7 @@ time.sleep(0.2) # sleep: what is left stays
 dead = [s for s in (open(f'/proc/{p}/stat').read() for p in os.listdir('/proc') if p.isdigit()) if ') Z ' in s]
 print('codes', codes, 'zombies', dead, flush=True)`
 	j := newJob(t)
-	a := j.containerWithPID1([]string{python(t, "subprocess"), "-c", first}, with(sh("exit 0"), "--standalone")...)
+	a := j.container([]string{python(t, "subprocess"), "-c", first}, with(sh("exit 0"), "--standalone")...)
 	j.wantExit(longWait, 0, a)
 	a.waitForStdout("codes [0, 0, 0, 0, 0] zombies []\n", 1)
 }
@@ -75,7 +76,7 @@ print('codes', codes, 'zombies', dead, flush=True)`
 func TestPID1Signal(t *testing.T) {
 	t.Parallel()
 	j := newJob(t)
-	a := j.container(with(sh(noteSignals), "--standalone")...)
+	a := j.container(nil, with(sh(noteSignals), "--standalone")...)
 	a.waitForStdout("up", 1)
 	pid := 0
 	for _, p := range j.processes() {
@@ -99,7 +100,7 @@ func TestPID1Signal(t *testing.T) {
 func TestPID1AgentKilled(t *testing.T) {
 	t.Parallel()
 	j := newJob(t)
-	a := j.container(with(sh(printRankForever), "--standalone")...)
+	a := j.container(nil, with(sh(printRankForever), "--standalone")...)
 	a.waitForStdout("up", 1)
 	keeper := 0
 	for _, p := range j.processes() {
