@@ -25,7 +25,7 @@ func (g *Group) AllReduce(ctx context.Context, b Buffer, op Op) error {
 		if err := run(ctx, call, b); err != nil {
 			return err
 		}
-		finish(op, b, g.size)
+		Finish(op, b, g.size)
 		return nil
 	})
 }
@@ -50,7 +50,7 @@ func (g *Group) doubling(ctx context.Context, call Call, b Buffer) error {
 		if err := g.t.Recv(ctx, extra, call, tmp.Data); err != nil {
 			return err
 		}
-		combine(call.Op, b, b, tmp)
+		Combine(call.Op, b, b, tmp)
 	}
 	for bit := 1; bit < core; bit <<= 1 {
 		call.Step++
@@ -59,9 +59,9 @@ func (g *Group) doubling(ctx context.Context, call Call, b Buffer) error {
 			return err
 		}
 		if g.rank < peer {
-			combine(call.Op, b, b, tmp)
+			Combine(call.Op, b, b, tmp)
 		} else {
-			combine(call.Op, b, tmp, b)
+			Combine(call.Op, b, tmp, b)
 		}
 	}
 	if extra < g.size {
@@ -88,7 +88,7 @@ func (g *Group) ring(ctx context.Context, call Call, b Buffer) error {
 		if err := g.exchange(ctx, call, next, out.Data, prev, theirs.Data); err != nil {
 			return err
 		}
-		combine(call.Op, in, theirs, in)
+		Combine(call.Op, in, theirs, in)
 		call.Step++
 	}
 	for s := range n - 1 {

@@ -1,6 +1,10 @@
 package vec
 
-import "math"
+import (
+	"math"
+
+	"github.com/gorun/gorun/worker/half"
+)
 
 type signed interface{ int8 | int16 | int32 | int64 }
 
@@ -18,9 +22,9 @@ func plain(op Op, t Type, dst, a, b []byte) {
 	case Float32:
 		combineFloats[float32](op, dst, a, b)
 	case Float16:
-		combineHalves(op, dst, a, b, float16)
+		combineHalves(op, dst, a, b, half.ToFloat16)
 	case BFloat16:
-		combineHalves(op, dst, a, b, bfloat16)
+		combineHalves(op, dst, a, b, half.ToBFloat16)
 	case Int8:
 		combineIntegers[int8](op, dst, a, b)
 	case Int16:
@@ -71,25 +75,29 @@ func combineFloats[T float](op Op, dst, a, b []byte) {
 	}
 }
 
-func combineHalves(op Op, dst, a, b []byte, f format) {
-	d, x, y := elements[uint16](dst), elements[uint16](a), elements[uint16](b)
+// float16 is a type of package half. It is computed as float32, whose 24 bits of precision
+// are enough that rounding twice changes no sum, product or quotient.
+type float16 interface{ Float32() float32 }
+
+func combineHalves[T float16](op Op, dst, a, b []byte, round func(float32) T) {
+	d, x, y := elements[T](dst), elements[T](a), elements[T](b)
 	x, y = x[:len(d)], y[:len(d)]
 	switch op {
 	case Sum:
 		for i := range d {
-			d[i] = f.round(f.widen(x[i]) + f.widen(y[i]))
+			d[i] = round(quiet(x[i].Float32() + y[i].Float32()))
 		}
 	case Prod:
 		for i := range d {
-			d[i] = f.round(f.widen(x[i]) * f.widen(y[i]))
+			d[i] = round(quiet(x[i].Float32() * y[i].Float32()))
 		}
 	case Min:
 		for i := range d {
-			d[i] = f.round(min(f.widen(x[i]), f.widen(y[i])))
+			d[i] = round(quiet(min(x[i].Float32(), y[i].Float32())))
 		}
 	case Max:
 		for i := range d {
-			d[i] = f.round(max(f.widen(x[i]), f.widen(y[i])))
+			d[i] = round(quiet(max(x[i].Float32(), y[i].Float32())))
 		}
 	}
 }
@@ -136,10 +144,10 @@ func divideFloats[T float](b []byte, n int) {
 	}
 }
 
-func divideHalves(b []byte, n int, f format) {
-	d, by := elements[uint16](b), float32(n)
+func divideHalves[T float16](b []byte, n int, round func(float32) T) {
+	d, by := elements[T](b), float32(n)
 	for i := range d {
-		d[i] = f.round(f.widen(d[i]) / by)
+		d[i] = round(quiet(d[i].Float32() / by))
 	}
 }
 

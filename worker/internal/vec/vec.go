@@ -3,6 +3,8 @@ package vec
 import (
 	"fmt"
 	"unsafe"
+
+	"github.com/gorun/gorun/worker/half"
 )
 
 // Type is the type of an array's elements.
@@ -116,9 +118,9 @@ func Divide(t Type, b []byte, n int) {
 	case Float32:
 		divideFloats[float32](b, n)
 	case Float16:
-		divideHalves(b, n, float16)
+		divideHalves(b, n, half.ToFloat16)
 	case BFloat16:
-		divideHalves(b, n, bfloat16)
+		divideHalves(b, n, half.ToBFloat16)
 	case Int8:
 		divideSigned[int8](b, n)
 	case Int16:

@@ -171,44 +171,6 @@ func TestIntegers(t *testing.T) {
 	}
 }
 
-// TestHalvesRoundToNearest goes through every finite value of both formats: the value
-// itself, the middle between it and the next, and the float32s on both sides of that.
-func TestHalvesRoundToNearest(t *testing.T) {
-	for f, infinity := range map[format]uint16{float16: 0x7c00, bfloat16: 0x7f80} {
-		for h := range infinity {
-			x := f.widen(h)
-			next := float64(f.widen(h + 1))
-			if h+1 == infinity { // the step to it is as large as the one before
-				next = 2*float64(x) - float64(f.widen(h-1))
-			}
-			middle := float32((float64(x) + next) / 2)
-			even := h + h&1
-			for _, c := range []struct {
-				x    float32
-				want uint16
-			}{
-				{x, h},
-				{middle, even},
-				{math.Nextafter32(middle, 0), h},
-				{math.Nextafter32(middle, float32(math.Inf(1))), h + 1},
-			} {
-				if got := f.round(c.x); got != c.want {
-					t.Fatalf("bfloat16=%v: %g rounds to %#x, want %#x", f, c.x, got, c.want)
-				}
-				if got := f.round(-c.x); got != c.want|0x8000 {
-					t.Fatalf("bfloat16=%v: %g rounds to %#x, want %#x", f, -c.x, got, c.want|0x8000)
-				}
-			}
-		}
-		if got := f.widen(infinity); !math.IsInf(float64(got), 1) {
-			t.Errorf("bfloat16=%v: infinity is %g", f, got)
-		}
-		if got := f.round(f.widen(infinity | 1 | 0x8000)); f.widen(got) == f.widen(got) || got&0x8000 != 0 {
-			t.Errorf("bfloat16=%v: a NaN becomes %#x", f, got)
-		}
-	}
-}
-
 func TestDivide(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	for typ := range numTypes {
