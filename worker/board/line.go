@@ -1,0 +1,141 @@
+package board
+
+import (
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"time"
+)
+
+// Call is one call of a rank on a communicator. Kind, Type and Op are the numbers that
+// package collective gives them.
+type Call struct {
+	Kind, Type, Op uint8
+	Site           uint16 // of [Board.Site]; 0: unknown
+	Peer, Tag      int32  // Peer: in the communicator; -1: none
+	Seq            uint64 // number among the communicator's calls of this kind
+	Count          uint64 // elements
+	Signature      uint64 // equal on all ranks that make the same call
+}
+
+// Comm says which rank of which communicator a line belongs to.
+type Comm struct {
+	ID         uint64 // equal on all its ranks
+	Rank, Size int
+}
+
+// Line is what one communicator of this process calls. One goroutine at a time uses it.
+// The methods of a nil Line do nothing.
+type Line struct {
+	l       *line
+	entered uint64
+}
+
+// Join writes which rank of the world this process is.
+func (b *Board) Join(local, rank, pid int) {
+	if p := b.page(local); p != nil {
+		p.pid.Store(uint32(pid))
+		p.rank.Store(uint32(rank) + 1)
+	}
+}
+
+// SetStep writes how far the program is.
+func (b *Board) SetStep(local int, step uint64) {
+	if p := b.page(local); p != nil {
+		p.step.Store(step)
+	}
+}
+
+// OpenLine takes a line of the local rank for a communicator, nil if all are taken.
+func (b *Board) OpenLine(local int, c Comm) *Line {
+	p := b.page(local)
+	if p == nil {
+		return nil
+	}
+	for i := range p.lines {
+		l := &p.lines[i]
+		if !l.open.CompareAndSwap(0, 2) {
+			continue
+		}
+		l.comm.Store(c.ID)
+		l.rank.Store(uint32(c.Rank))
+		l.size.Store(uint32(c.Size))
+		n := l.entered.Load()
+		l.done.Store(n)
+		l.since.Store(0)
+		l.open.Store(1)
+		return &Line{l: l, entered: n}
+	}
+	return nil
+}
+
+// Enter writes that the rank begins a call.
+func (p *Line) Enter(c Call) {
+	if p == nil {
+		return
+	}
+	p.entered++
+	r := &p.l.calls[p.entered%lineCalls]
+	r.number = p.entered
+	r.operation = uint64(c.Kind) | uint64(c.Type)<<8 | uint64(c.Op)<<16 | uint64(c.Site)<<32
+	r.peers = uint64(uint32(c.Peer)) | uint64(uint32(c.Tag))<<32
+	r.seq, r.count, r.signature = c.Seq, c.Count, c.Signature
+	if p.l.since.Load() != 0 {
+		p.l.since.Store(0)
+		p.l.waits.Store(0)
+	}
+	p.l.entered.Store(p.entered)
+}
+
+// MarkWaiting writes that the open call sleeps from now on, until rank peer of the
+// communicator comes; -1: until others come.
+func (p *Line) MarkWaiting(peer int) {
+	if p == nil {
+		return
+	}
+	if p.l.since.Load() == 0 {
+		p.l.since.Store(time.Now().UnixNano())
+	}
+	if peer >= 0 {
+		p.l.waits.Store(uint32(peer) + 1)
+	}
+}
+
+// Leave writes that the call has ended.
+func (p *Line) Leave() {
+	if p != nil {
+		p.l.done.Store(p.entered)
+	}
+}
+
+// Close gives the line back.
+func (p *Line) Close() {
+	if p != nil {
+		p.l.done.Store(p.entered)
+		p.l.open.Store(0)
+		p.l = nil
+	}
+}
+
+// Site returns the number of a place in this program's source, for a Call of the local
+// rank. It writes file and line on the rank's page the first time.
+func (b *Board) Site(local int, pc uintptr) uint16 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if n, ok := b.sites[pc]; ok {
+		return n
+	}
+	p := b.page(local)
+	if p == nil || pc == 0 || len(b.sites) >= maxSites {
+		return 0
+	}
+	frame, _ := runtime.CallersFrames([]uintptr{pc}).Next()
+	text := filepath.Base(frame.File) + ":" + strconv.Itoa(frame.Line)
+	if dir := filepath.Base(filepath.Dir(frame.File)); len(dir)+1+len(text) < maxSite && dir != "." {
+		text = dir + "/" + text
+	}
+	n := uint16(len(b.sites) + 1)
+	copy(p.sites[n-1][:], text[max(0, len(text)-maxSite):])
+	b.sites[pc] = n
+	return n
+}

@@ -1,0 +1,20 @@
+//go:build !linux
+
+package board
+
+import (
+	"errors"
+	"os"
+	"sync/atomic"
+	"time"
+)
+
+func newMemfd(string, int) (*os.File, error) { return nil, errors.ErrUnsupported }
+
+func mapShared(*os.File, int) ([]byte, error) { return nil, errors.ErrUnsupported }
+
+func unmap([]byte) error { return errors.ErrUnsupported }
+
+func wait(_ *atomic.Uint32, _ uint32, limit time.Duration) { time.Sleep(limit) }
+
+func wake(*atomic.Uint32) {}
