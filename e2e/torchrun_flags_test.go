@@ -1,6 +1,9 @@
 package e2e_test
 
 import (
+	"cmp"
+	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -94,6 +97,67 @@ func TestSignalsToHandle(t *testing.T) {
 			}
 			if named := strings.Contains(a.err.String(), "Failed to register signal handler for SIGNOPE"); named != (name == "another signal") {
 				t.Errorf("a line about SIGNOPE: %v", named)
+			}
+		})
+	}
+}
+
+// TestEventLogHandler checks the events of a job: source, state and rank in their order.
+func TestEventLogHandler(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		program []string
+		env     string
+		code    int
+		want    string
+	}{
+		"success": {program: sh("exit 0"), want: "AGENT RENDEZVOUS, AGENT ASSIGN_WORKER_RANKS, WORKER START 0, WORKER START 1, WORKER SUCCEEDED 0, WORKER SUCCEEDED 1, AGENT SUCCEEDED"},
+		"failure": {program: sh("[ $RANK = 0 ] || exit 3; exec sleep 100"), code: 3, want: "AGENT RENDEZVOUS, AGENT ASSIGN_WORKER_RANKS, WORKER START 0, WORKER START 1, WORKER TERMINATED 0, WORKER FAILED 1 exit 3, AGENT SUCCEEDED"},
+		"restart": {
+			program: append([]string{"--max-restarts=1"}, sh("[ $RANK = 0 ] && exit 0; kill -9 $$")...), code: 137,
+			want: "AGENT RENDEZVOUS, AGENT ASSIGN_WORKER_RANKS, WORKER START 0, WORKER START 1, AGENT RENDEZVOUS, AGENT ASSIGN_WORKER_RANKS, WORKER START 0, WORKER START 1, WORKER TERMINATED 0, WORKER FAILED 1 exit -9, AGENT SUCCEEDED",
+		},
+		"log level": {program: sh("exit 0"), env: "LOGLEVEL=ERROR"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			j := newJob(t, "--standalone", "--nproc-per-node=2", "--event-log-handler=console")
+			j.env = []string{c.env}
+			a := j.run("a", c.program...)
+			j.wantExit(longWait, c.code, a)
+			var got []string
+			for line := range strings.Lines(a.err.String()) {
+				if !strings.HasPrefix(line, "{") {
+					continue
+				}
+				var e struct {
+					Name, Source string
+					Metadata     struct {
+						State    string
+						Rank     *int   `json:"global_rank"`
+						Metadata string // JSON of its own
+					}
+				}
+				var details struct {
+					Exit []*int `json:"exit_code"`
+				}
+				if err := cmp.Or(json.Unmarshal([]byte(line), &e), json.Unmarshal([]byte(e.Metadata.Metadata), &details)); err != nil {
+					t.Fatalf("%v: %s", err, line)
+				}
+				if e.Name != "torchelastic.worker.status."+e.Metadata.State {
+					t.Errorf("%s has the state %s", e.Name, e.Metadata.State)
+				}
+				text := e.Source + " " + e.Metadata.State
+				if e.Metadata.Rank != nil {
+					text += fmt.Sprintf(" %d", *e.Metadata.Rank)
+				}
+				if len(details.Exit) == 1 && details.Exit[0] != nil {
+					text += fmt.Sprintf(" exit %d", *details.Exit[0])
+				}
+				got = append(got, text)
+			}
+			if text := strings.Join(got, ", "); text != c.want {
+				t.Errorf("got  %s\nwant %s", text, c.want)
 			}
 		})
 	}

@@ -263,14 +263,18 @@ func (a *agent) start(ctx context.Context, c rendezvous.Start) {
 	}
 	a.status.SetJob(c.World.Job)
 	a.session.MarkJoined()
+	began := time.Now()
 	env, err := a.env.round(c)
 	p := a.workers.plan(c, a.build.program, env)
+	planned := time.Since(began)
 	p.Err = cmp.Or(err, p.Err)
 	if a.opts.Spec.Dry != nil {
 		a.workers.show(ctx, p, &a.build)
 		return
 	}
+	former := a.workers.current
 	a.workers.start(ctx, p)
+	a.logStart(former, planned)
 	a.status.Open(ctx, a.node)
 	a.env.noteThreads(p)
 }

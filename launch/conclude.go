@@ -1,13 +1,18 @@
 package launch
 
 import (
+	"cmp"
 	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/gorun/gorun/internal/environ"
 	"github.com/gorun/gorun/launch/check"
 	"github.com/gorun/gorun/launch/report"
 	"github.com/gorun/gorun/launch/spec"
+	"github.com/gorun/gorun/launch/workers"
 	"github.com/gorun/gorun/rendezvous"
 )
 
@@ -15,6 +20,7 @@ import (
 // gorun's own error file.
 func (a *agent) conclude(o rendezvous.Outcome) {
 	a.console.Clear()
+	a.logEnd(o)
 	e := report.Ending{
 		Job:     report.Job{File: a.opts.Spec.ReportFile, RunID: a.node.RunID, Started: a.started},
 		Program: a.opts.Spec.Program, Node: a.node.ID,
@@ -67,4 +73,98 @@ func ReportError(sp spec.Spec, began time.Time, err error) error {
 		code = rendezvous.ExitUsage
 	}
 	return report.Job{File: sp.ReportFile, RunID: sp.RunID, Started: began}.WriteError(err, code)
+}
+
+// eventLog returns the stream of torchrun's events; nil: the user wants none. torchrun
+// writes them at the level INFO.
+func (a *agent) eventLog() *report.EventLog {
+	switch environ.Get(a.opts.Env, "LOGLEVEL") {
+	case "WARNING", "WARN", "ERROR", "CRITICAL", "FATAL":
+		return nil
+	}
+	if a.opts.Spec.Events != spec.ConsoleEvents {
+		return nil
+	}
+	return &report.EventLog{
+		Out: a.console, RunID: a.node.RunID, Role: a.opts.Spec.Role, Host: cmp.Or(a.node.Host, hostName()), Backend: a.opts.Spec.TorchBackend(),
+		Entrypoint: filepath.Base(cmp.Or(a.build.program.Path, a.opts.Spec.Program)),
+	}
+}
+
+// logStart writes the events of a round that begins. The former round is nil for the
+// first one; planned is how long the plan took.
+func (a *agent) logStart(former *round, planned time.Duration) {
+	l, r := a.eventLog(), a.workers.current
+	if l == nil {
+		return
+	}
+	met := time.Since(a.started) - planned
+	e := report.Event{State: report.EventRendezvous, Restarts: r.plan.World.Restart, Took: &met}
+	if former != nil {
+		e.Group = former.group()
+		for _, w := range former.workers.Workers() {
+			if w.Exit != nil {
+				met = min(met, time.Since(w.Exit.At)-planned)
+			}
+		}
+	}
+	l.Write(e)
+	e.State, e.Took = report.EventRanked, &planned
+	l.Write(e)
+	for _, w := range r.workers.Workers() {
+		l.Write(report.Event{State: report.EventStart, Group: r.group(), Restarts: e.Restarts, Worker: r.eventWorker(w)})
+	}
+}
+
+// logEnd writes the events of the job's end: those of the workers if they ran to their
+// end or one of the job's workers failed, and the agent's.
+func (a *agent) logEnd(o rendezvous.Outcome) {
+	l, r := a.eventLog(), a.workers.current
+	if l == nil || a.opts.Spec.Dry != nil || a.opts.Spec.Check != nil {
+		return
+	}
+	e := report.Event{State: report.EventSucceeded, RunTime: time.Since(a.started)}
+	if r != nil {
+		e.Group, e.Restarts = r.group(), r.plan.World.Restart
+	}
+	if c := o.Cause; c != nil && (c.Rank < 0 || r == nil) {
+		e.State, e.Error = report.EventFailed, c.Line()
+		if c.Kind == rendezvous.KindStopped && c.Signal != 0 {
+			e.Error = fmt.Sprintf("torch.distributed.elastic.multiprocessing.api.SignalException: Process %d got signal: %d\n", os.Getpid(), int(c.Signal))
+		}
+		l.Write(e)
+		return
+	}
+	if r != nil {
+		for _, w := range r.workers.Workers() {
+			end := e
+			end.Worker = r.eventWorker(w)
+			switch {
+			case end.Worker.Failure != nil:
+				end.State = report.EventFailed
+			case o.Cause != nil:
+				end.State = report.EventTerminated
+			}
+			l.Write(end)
+		}
+	}
+	l.Write(e)
+}
+
+// group returns this node's place in the round's world.
+func (r *round) group() *report.EventGroup {
+	return &report.EventGroup{Rank: r.plan.Group, Size: len(r.plan.World.Members)}
+}
+
+// eventWorker returns what the events tell of a worker.
+func (r *round) eventWorker(w workers.Worker) *report.EventWorker {
+	m := r.plan.Member()
+	e := &report.EventWorker{Rank: w.Rank, LocalRank: w.LocalRank, RoleRank: m.RoleRank + w.LocalRank, RoleSize: r.plan.World.Roles[m.Role], PID: w.PID}
+	if c := w.Cause; c != nil && c.Kind != rendezvous.KindWitness {
+		e.Failure = &report.EventFailure{ExitCode: c.ExitCode, ErrorFile: c.ErrorFile}
+		if c.Signal != 0 {
+			e.Failure.ExitCode = -int(c.Signal)
+		}
+	}
+	return e
 }

@@ -176,6 +176,17 @@ func (in *input) events(s *Spec) {
 	}
 }
 
+// TorchBackend returns torchrun's name for how the nodes meet.
+func (s *Spec) TorchBackend() string {
+	switch {
+	case s.Backend == Gossip, s.Backend == Standalone && s.StoreOwner == RankZero:
+		return "c10d"
+	case s.Backend == Standalone:
+		return string(Static)
+	}
+	return string(s.Backend)
+}
+
 // Signals returns the signals that end the job.
 func (r Raw) Signals(lookup Lookup) []syscall.Signal {
 	var s Spec

@@ -88,6 +88,21 @@ func TestTorchrunsFlags(t *testing.T) {
 	}
 }
 
+// TestTorchBackend checks the names that torchrun has for how the nodes meet.
+func TestTorchBackend(t *testing.T) {
+	for want, all := range map[string][]flags{
+		"static": {{}, {"rdzv_endpoint": "localhost:29500"}, {"nnodes": "2", "master_addr": "10.0.0.1", "node_rank": "0"}},
+		"c10d":   {{"standalone": "1"}, {"rdzv_backend": "c10d"}, {"rdzv_backend": "c10d", "nnodes": "2", "rdzv_endpoint": "h"}},
+		"etcd":   {{"rdzv_backend": "etcd-v2", "rdzv_endpoint": "h:2379", "rdzv_id": "j"}},
+	} {
+		for _, f := range all {
+			if s, err := resolve(f, nil); err != nil || s.TorchBackend() != want {
+				t.Errorf("%v: %q, %v, want %q", f, s.TorchBackend(), err, want)
+			}
+		}
+	}
+}
+
 // TestLaunch checks when gorun launch gives programs their local rank.
 func TestLaunch(t *testing.T) {
 	for _, c := range []struct {
