@@ -1,0 +1,192 @@
+package diagnose
+
+import (
+	"flag"
+	"fmt"
+	"hash/fnv"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// corpusHalf selects the logs of TestCorpus by a hash of their names. One half stays
+// aside while rows are written, so that its score says how rows fit logs that their
+// author did not look at.
+var corpusHalf = flag.String("half", "", "the half of the corpus that TestCorpus scores: open, aside or, without it, both")
+
+// corpusLog is one log of testdata/corpus and what its reader should learn from it.
+type corpusLog struct {
+	name   string
+	source string // the public thread, or none
+	ids    []string
+	want   map[string]string // rank, host, peer, text
+	body   string
+}
+
+// isHealthy reports whether the job worked.
+func (c *corpusLog) isHealthy() bool { return slices.Equal(c.ids, []string{"none"}) }
+
+// isAside reports whether the log belongs to the half that is put aside.
+func (c *corpusLog) isAside() bool {
+	h := fnv.New32a()
+	h.Write([]byte(c.name))
+	return h.Sum32()>>3&1 == 1
+}
+
+// readCorpus reads all files of testdata/corpus. A log begins with
+// "## name | thread | release | ids and where | reason"; a line "@repeat 20 step %d"
+// stands for twenty lines.
+func readCorpus(t testing.TB) []corpusLog {
+	t.Helper()
+	files, err := filepath.Glob("testdata/corpus/*.txt")
+	if err != nil || len(files) == 0 {
+		t.Fatal("no corpus", err)
+	}
+	var all []corpusLog
+	for _, file := range files {
+		for _, part := range strings.Split(read(t, file), "\n## ")[1:] {
+			head, body, _ := strings.Cut(part, "\n")
+			field := strings.Split(head, " | ")
+			if len(field) != 5 {
+				t.Fatalf("%s: %q has %d fields, want 5", file, head, len(field))
+			}
+			c := corpusLog{name: field[0], source: field[1], want: map[string]string{}}
+			for i, word := range strings.Fields(field[3]) {
+				key, value, ok := strings.Cut(word, "=")
+				if i == 0 {
+					c.ids = strings.Split(word, ",")
+				} else if ok {
+					c.want[key] = strings.ReplaceAll(value, "+", " ")
+				}
+			}
+			var b strings.Builder
+			for line := range strings.Lines(strings.TrimRight(body, "\n") + "\n") {
+				rest, ok := strings.CutPrefix(line, "@repeat ")
+				if !ok {
+					b.WriteString(line)
+					continue
+				}
+				number, text, _ := strings.Cut(rest, " ")
+				n, err := strconv.Atoi(number)
+				if err != nil {
+					t.Fatalf("%s: %q", c.name, line)
+				}
+				for i := range n {
+					fmt.Fprintf(&b, text, i)
+				}
+			}
+			c.body = b.String()
+			all = append(all, c)
+		}
+	}
+	return all
+}
+
+// verdict says what a reader of the findings does with them.
+type verdict string
+
+const (
+	right      verdict = "right"
+	wrong      verdict = "wrong"
+	harmful    verdict = "harmful" // the reader goes to another machine, or changes what is in order
+	falseAlarm verdict = "false alarm"
+)
+
+// judge compares findings with what the corpus says of the log.
+func (c *corpusLog) judge(found []Finding) verdict {
+	if c.isHealthy() {
+		if slices.ContainsFunc(found, func(f Finding) bool { return f.Severity != SeverityHarmless && !f.Doubtful }) {
+			return falseAlarm
+		}
+		return right
+	}
+	if len(found) == 0 || found[0].Severity != SeverityCause {
+		return wrong
+	}
+	f := found[0]
+	rank, hasRank := c.want["rank"]
+	wrongRank := hasRank && (rank == "-" && len(f.Ranks) > 0 || rank != "-" && !slices.Contains(ranksOf(f), rank))
+	wrongHost := c.want["host"] != "" && f.Host != c.want["host"]
+	switch {
+	case slices.Contains(c.ids, f.ID) && !wrongRank && !wrongHost && strings.Contains(f.Text, c.want["text"]) && strings.Contains(f.Peer, c.want["peer"]):
+		return right
+	case wrongRank && len(f.Ranks) > 0, wrongHost && f.Host != "":
+		return harmful
+	case !slices.Contains(c.ids, f.ID) && rowClass(f.Row) == Primary:
+		return harmful
+	}
+	return wrong
+}
+
+// ranksOf returns the ranks of a finding as texts.
+func ranksOf(f Finding) []string {
+	var all []string
+	for _, r := range append(slices.Clone(f.Ranks), f.Rank) {
+		all = append(all, strconv.Itoa(r))
+	}
+	return all
+}
+
+// rowClass returns the class of the row with a key.
+func rowClass(key string) Class {
+	for _, r := range Rows() {
+		if r.Key == key {
+			return r.Class
+		}
+	}
+	return ""
+}
+
+// score counts the verdicts of each class of logs, which is the first letter of
+// their names.
+func score(t *testing.T, logs []corpusLog, show bool, change func(string) string) (sum map[verdict]int) {
+	t.Helper()
+	classes := map[string]map[verdict]int{}
+	sum = map[verdict]int{}
+	for _, c := range logs {
+		found := scan(t, "job.log", change(c.body))
+		v := c.judge(found)
+		class := c.name[:1]
+		if classes[class] == nil {
+			classes[class] = map[verdict]int{}
+		}
+		classes[class][v]++
+		sum[v]++
+		if show && v != right {
+			got := "nothing"
+			if len(found) > 0 {
+				got = fmt.Sprintf("%s %s %s", found[0].Severity, found[0].ID, found[0].OneLine())
+			}
+			t.Logf("%s %s: want %v %v, got %.230s", c.name, v, c.ids, c.want, got)
+		}
+	}
+	if show {
+		for _, class := range slices.Sorted(maps.Keys(classes)) {
+			t.Logf("class %s: %v", class, classes[class])
+		}
+	}
+	return sum
+}
+
+// leastRight is the floor of TestCorpus in percent of the logs.
+const leastRight = 40
+
+// TestCorpus scores the findings of all logs of the corpus. The floor keeps what was
+// reached.
+func TestCorpus(t *testing.T) {
+	logs := readCorpus(t)
+	switch *corpusHalf {
+	case "open":
+		logs = slices.DeleteFunc(logs, func(c corpusLog) bool { return c.isAside() })
+	case "aside":
+		logs = slices.DeleteFunc(logs, func(c corpusLog) bool { return !c.isAside() })
+	}
+	sum := score(t, logs, true, func(s string) string { return s })
+	t.Logf("%d logs: %v", len(logs), sum)
+	if least := len(logs) * leastRight / 100; sum[right] < least {
+		t.Errorf("%d of %d logs are explained, want %d", sum[right], len(logs), least)
+	}
+}
