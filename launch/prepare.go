@@ -65,7 +65,9 @@ func (a *agent) prepare(ctx context.Context) (err error) {
 		return err
 	}
 	a.placeWorkers(ctx)
-	server, err := socket.Open(ctx, a.pool, a.opts.Scratch.Socket(), func(r socket.Report) { a.events.Put(failureReported{r}) })
+	server, err := socket.Open(ctx, socket.Options{
+		Pool: a.pool, Path: a.opts.Scratch.Socket(), Failed: func(r socket.Report) { a.events.Put(failureReported{r}) },
+	})
 	var absent []string
 	if a.workers.output.NoFiles {
 		absent = append(absent, "TORCHELASTIC_ERROR_FILE")

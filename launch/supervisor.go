@@ -17,6 +17,7 @@ import (
 	"github.com/gorun/gorun/envprop/ncclenv"
 	"github.com/gorun/gorun/internal/environ"
 	"github.com/gorun/gorun/launch/arrivals"
+	"github.com/gorun/gorun/launch/board"
 	"github.com/gorun/gorun/launch/device"
 	"github.com/gorun/gorun/launch/gpuwatch"
 	"github.com/gorun/gorun/launch/logs"
@@ -84,7 +85,7 @@ func (s *supervisor) plan(c rendezvous.Start, prog program.Program, env envprop.
 
 // start starts the workers of a plan and watches them.
 func (s *supervisor) start(ctx context.Context, p *workers.Plan) {
-	s.socket.Begin(p.World.Round)
+	s.socket.Begin(board.Round{Number: p.World.Round, Ranks: p.Member().Workers, Spin: p.Places.Separates()})
 	if s.gpus == nil {
 		s.gpus = s.newWatcher()
 	}

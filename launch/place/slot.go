@@ -38,6 +38,19 @@ func (p *Plan) Slot(local int) (s Slot) {
 	return s
 }
 
+// Separates reports whether each worker is bound to CPUs that no other worker of the
+// plan has.
+func (p *Plan) Separates() bool {
+	var taken numa.Set
+	for _, s := range p.Slots {
+		if cpus := s.Binding.CPUs; !s.Binding.Bound || len(cpus) == 0 || len(taken.And(cpus)) > 0 {
+			return false
+		}
+		taken = taken.Or(s.Binding.CPUs)
+	}
+	return len(p.Slots) > 0
+}
+
 // Owned lists the UUIDs of all GPUs that this node's workers own.
 func (p *Plan) Owned() (uuids []string) {
 	for _, s := range p.Slots {

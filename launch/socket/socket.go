@@ -20,6 +20,7 @@ import (
 
 	"github.com/gorun/gorun/internal/accept"
 	"github.com/gorun/gorun/internal/term"
+	"github.com/gorun/gorun/launch/board"
 	"github.com/gorun/gorun/rendezvous"
 	"github.com/gorun/gorun/worker/contract"
 	"golang.org/x/sys/unix"
@@ -35,6 +36,7 @@ type Report struct {
 type Server struct {
 	l      net.Listener // nil: there is no folder for the socket
 	failed func(Report)
+	board  *board.Node
 
 	mu    sync.Mutex
 	round int               // the round that runs, or the latest that ran
@@ -49,26 +51,33 @@ type peer struct {
 	ended   chan struct{} // closed when its connection ends
 }
 
+// Options says what a server needs.
+type Options struct {
+	Path   string
+	Pool   *accept.Pool
+	Failed func(Report) // takes the workers' reports
+}
+
 // Open makes the socket. Only this user can connect to it: Linux gives the file the
-// mode that the socket has before it is bound. failed takes the workers' reports.
-func Open(ctx context.Context, pool *accept.Pool, path string, failed func(Report)) (*Server, error) {
+// mode that the socket has before it is bound.
+func Open(ctx context.Context, o Options) (*Server, error) {
 	private := func(_, _ string, c syscall.RawConn) (err error) {
 		e := c.Control(func(fd uintptr) { err = unix.Fchmod(int(fd), 0o600) })
 		return errors.Join(err, e)
 	}
 	lc := net.ListenConfig{Control: private}
-	l, err := lc.Listen(ctx, "unix", path)
+	l, err := lc.Listen(ctx, "unix", o.Path)
 	if err != nil {
-		return nil, fmt.Errorf("cannot open the worker socket: %w (is the path of %s too long, or does that folder take no sockets? TMPDIR can name another)", err, filepath.Dir(path))
+		return nil, fmt.Errorf("cannot open the worker socket: %w (is the path of %s too long, or does that folder take no sockets? TMPDIR can name another)", err, filepath.Dir(o.Path))
 	}
 	s := NewUnreachable()
-	s.l, s.failed = pool.Listen(l), failed
+	s.l, s.failed = o.Pool.Listen(l), o.Failed
 	return s, nil
 }
 
 // NewUnreachable returns a server that no worker can reach.
 func NewUnreachable() *Server {
-	return &Server{conns: map[net.Conn]bool{}, peers: map[int]*peer{}}
+	return &Server{board: &board.Node{}, conns: map[net.Conn]bool{}, peers: map[int]*peer{}}
 }
 
 // Path returns the socket's file, "" if there is none.
@@ -79,11 +88,15 @@ func (s *Server) Path() string {
 	return s.l.Addr().String()
 }
 
-// Begin starts a new round. It forgets the abort of the last round.
-func (s *Server) Begin(round int) {
+// Board is the memory that the workers of the round share.
+func (s *Server) Board() *board.Node { return s.board }
+
+// Begin starts a new round. It forgets the abort and the board of the last round.
+func (s *Server) Begin(r board.Round) {
+	s.board.Begin(r)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.round, s.cause = round, nil
+	s.round, s.cause = r.Number, nil
 	clear(s.peers)
 }
 
@@ -92,6 +105,7 @@ func (s *Server) Serve(ctx context.Context) error {
 	if s.l == nil {
 		return nil
 	}
+	defer s.board.Close()
 	defer s.l.Close() // removes the file
 	stop := context.AfterFunc(ctx, func() { s.l.Close() })
 	defer stop()
@@ -152,7 +166,7 @@ func (s *Server) serveWorker(c net.Conn) {
 			if f.Round != nil && *f.Round != round {
 				return
 			}
-			s.write(c, contract.Frame{Type: contract.TypeWelcome, Version: contract.Version})
+			s.welcome(c, round, f.Board)
 			s.mu.Lock()
 			if s.round == round {
 				s.peers[f.Rank] = p
@@ -174,12 +188,50 @@ func (s *Server) serveWorker(c net.Conn) {
 	}
 }
 
+// welcome answers a hello. A worker whose boards have the agent's version gets the
+// descriptor of the round's board with the welcome.
+func (s *Server) welcome(c net.Conn, round, version int) {
+	f := contract.Frame{Type: contract.TypeWelcome, Version: contract.Version}
+	conn := unixConn(c)
+	if version != contract.BoardVersion || conn == nil {
+		s.write(c, f)
+		return
+	}
+	handed := s.board.Hand(round, func(fd int) {
+		f.Board = contract.BoardVersion
+		if b, err := json.Marshal(f); err == nil {
+			_ = c.SetWriteDeadline(time.Now().Add(writeTime))
+			_, _, _ = conn.WriteMsgUnix(append(b, '\n'), unix.UnixRights(fd), nil)
+		}
+	})
+	if !handed {
+		s.write(c, f)
+	}
+}
+
+// unixConn returns the socket below the connections that count it, nil if there is none.
+func unixConn(c net.Conn) *net.UnixConn {
+	for {
+		if conn, ok := c.(*net.UnixConn); ok {
+			return conn
+		}
+		wrapped, ok := c.(interface{ NetConn() net.Conn })
+		if !ok {
+			return nil
+		}
+		c = wrapped.NetConn()
+	}
+}
+
+// writeTime bounds a write: a slow reader must not delay the others.
+const writeTime = time.Second
+
 func (s *Server) write(c net.Conn, f contract.Frame) {
 	b, err := json.Marshal(f)
 	if err != nil {
 		return
 	}
-	_ = c.SetWriteDeadline(time.Now().Add(time.Second)) // a slow reader must not delay the others
+	_ = c.SetWriteDeadline(time.Now().Add(writeTime))
 	_, _ = c.Write(append(b, '\n'))
 }
 
@@ -187,12 +239,14 @@ func (s *Server) write(c net.Conn, f contract.Frame) {
 // contract.MaxFrame: JSON takes up to six bytes for one.
 const maxText = contract.MaxFrame / 16
 
-// Abort sends every connected worker the reason why its round ends.
+// Abort ends every wait on the board and sends every connected worker the reason why its
+// round ends.
 func (s *Server) Abort(c rendezvous.Cause) {
 	cause := &contract.Cause{
 		Kind: string(c.Kind), Host: term.Cut(c.Host, maxText), Rank: c.Rank, ExitCode: c.ExitCode, Signal: int(c.Signal),
 		Text: term.Cut(c.Line(), maxText), Time: c.Time,
 	}
+	s.board.Abort(*cause)
 	s.mu.Lock()
 	s.cause = cause
 	conns := make([]net.Conn, 0, len(s.conns))

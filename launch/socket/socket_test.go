@@ -13,8 +13,11 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gorun/gorun/launch/board"
 	"github.com/gorun/gorun/rendezvous"
+	shared "github.com/gorun/gorun/worker/board"
 	"github.com/gorun/gorun/worker/contract"
+	"golang.org/x/sys/unix"
 )
 
 // openTestSocket serves a socket and collects what workers report.
@@ -23,11 +26,11 @@ func openTestSocket(t *testing.T) (s *Server, reported func() []string) {
 	var mu sync.Mutex
 	var got []string
 	ctx, cancel := context.WithCancel(t.Context())
-	s, err := Open(ctx, nil, filepath.Join(t.TempDir(), "s"), func(r Report) {
+	s, err := Open(ctx, Options{Path: filepath.Join(t.TempDir(), "s"), Failed: func(r Report) {
 		mu.Lock()
 		defer mu.Unlock()
 		got = append(got, fmt.Sprintf("round %d rank %d: %s", r.Round, r.Rank, r.Message))
-	})
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -115,7 +118,7 @@ func TestWorkerReportsAndIsAborted(t *testing.T) {
 	if a, b := late.next(), late.next(); a.Type != contract.TypeWelcome || b.Type != contract.TypeAbort {
 		t.Errorf("a worker that connects late gets %q and %q", a.Type, b.Type)
 	}
-	s.Begin(1)
+	s.Begin(board.Round{Number: 1, Ranks: 4})
 	fresh := connect(t, s, hello+`{"type":"bye"}`+"\n")
 	if a, b := fresh.next(), fresh.next(); a.Type != contract.TypeWelcome || b.Type != "" {
 		t.Errorf("in the next round a worker gets %q and %q", a.Type, b.Type)
@@ -126,10 +129,10 @@ func TestWorkerReportsAndIsAborted(t *testing.T) {
 // round never counts for a worker of the present round.
 func TestReportsBelongToTheirRound(t *testing.T) {
 	s, reported := openTestSocket(t)
-	s.Begin(4)
+	s.Begin(board.Round{Number: 4, Ranks: 4})
 	old := connect(t, s, hello)
 	old.next()
-	s.Begin(5)
+	s.Begin(board.Round{Number: 5, Ranks: 4})
 	fmt.Fprintln(old, `{"type":"fail","message":"late"}`)
 	poll(t, "no report", func() bool { return len(reported()) > 0 })
 	if got := reported(); got[0] != "round 4 rank 3: late" {
@@ -176,6 +179,61 @@ func TestAbortArrivesOnce(t *testing.T) {
 	if a, b := silent.next(), silent.next(); a.Type != contract.TypeWelcome || b.Type != contract.TypeAbort {
 		t.Errorf("%q, then %q", a.Type, b.Type)
 	}
+}
+
+// TestWorkersShareTheBoard checks which workers get the descriptor of the round's board
+// with their welcome.
+func TestWorkersShareTheBoard(t *testing.T) {
+	s, _ := openTestSocket(t)
+	s.Begin(board.Round{Number: 1, Ranks: 2})
+	first := takeBoard(t, connect(t, s, `{"type":"hello","board":1}`+"\n"))
+	if first == nil || first.Ranks() != 2 {
+		t.Fatalf("board %+v", first)
+	}
+	for _, say := range []string{hello, `{"type":"hello","board":2}` + "\n", `{"type":"hello","board":-1}` + "\n"} {
+		if takeBoard(t, connect(t, s, say)) != nil {
+			t.Errorf("%s got a board", say)
+		}
+	}
+	s.Abort(rendezvous.Cause{Kind: rendezvous.KindExit, Host: "n1", Rank: 1, ExitCode: 9, Message: "boom"})
+	if c := first.Cause(); c == nil || c.Rank != 1 || c.ExitCode != 9 || !strings.Contains(c.Text, "boom") {
+		t.Errorf("cause %+v", c)
+	}
+	s.Begin(board.Round{Number: 2, Ranks: 2})
+	if next := takeBoard(t, connect(t, s, `{"type":"hello","board":1,"round":2}`+"\n")); next == nil || next.Aborted() {
+		t.Errorf("board %+v", next)
+	}
+}
+
+// takeBoard reads a welcome and maps the board that comes with it, nil if none does.
+func takeBoard(t *testing.T, p *client) *shared.Board {
+	t.Helper()
+	line, oob := make([]byte, contract.MaxFrame), make([]byte, 64)
+	n, oobn, _, _, err := p.Conn.(*net.UnixConn).ReadMsgUnix(line, oob)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var f contract.Frame
+	if err := json.Unmarshal(line[:n], &f); err != nil || f.Type != contract.TypeWelcome || (f.Board != 0) != (oobn > 0) {
+		t.Fatalf("%s with %d bytes beside it: %v", line[:n], oobn, err)
+	}
+	if oobn == 0 {
+		return nil
+	}
+	messages, err := unix.ParseSocketControlMessage(oob[:oobn])
+	if err != nil || len(messages) != 1 {
+		t.Fatalf("%d messages: %v", len(messages), err)
+	}
+	fds, err := unix.ParseUnixRights(&messages[0])
+	if err != nil || len(fds) != 1 {
+		t.Fatalf("%d descriptors: %v", len(fds), err)
+	}
+	b, err := shared.Map(os.NewFile(uintptr(fds[0]), "board"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { b.Close() })
+	return b
 }
 
 func TestBadFramesEndTheConnection(t *testing.T) {
@@ -229,7 +287,7 @@ func TestReportedFailure(t *testing.T) {
 func TestSocketIsPrivate(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	s, err := Open(ctx, nil, filepath.Join(t.TempDir(), "s"), func(Report) {})
+	s, err := Open(ctx, Options{Path: filepath.Join(t.TempDir(), "s"), Failed: func(Report) {}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,7 +18,7 @@ type Options struct {
 
 // Board is one process's view of the shared memory.
 type Board struct {
-	file  *os.File
+	file  *os.File // nil in a process that only mapped it
 	data  []byte
 	ranks int
 	spin  bool
@@ -46,6 +46,7 @@ func fill(f *os.File, o Options) (*Board, error) {
 		f.Close()
 		return nil, err
 	}
+	b.file = f
 	h := b.header()
 	h.version, h.ranks, h.size = version, uint32(o.Ranks), uint64(len(b.data))
 	if o.Spin {
@@ -55,12 +56,12 @@ func fill(f *os.File, o Options) (*Board, error) {
 	return b, nil
 }
 
-// Map maps the board in f and owns f, also if there is an error. The error says what f
-// is instead of a board of this version.
+// Map maps the board in f and closes f. The error says what f is instead of a board of
+// this version.
 func Map(f *os.File) (*Board, error) {
+	defer f.Close()
 	b, err := open(f)
 	if err != nil {
-		f.Close()
 		return nil, fmt.Errorf("cannot map the memory that ranks share: %w", err)
 	}
 	return b, nil
@@ -101,10 +102,11 @@ func mapFile(f *os.File, size, ranks int) (*Board, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Board{file: f, data: data, ranks: ranks, sites: map[uintptr]uint16{}}, nil
+	return &Board{data: data, ranks: ranks, sites: map[uintptr]uint16{}}, nil
 }
 
-// File is the board's file, which another process can map. It belongs to the board.
+// File is the board's file, which other processes can map. It belongs to the board; a
+// process that only mapped the board has none.
 func (b *Board) File() *os.File { return b.file }
 
 // Ranks is the number of ranks on this node.
@@ -122,7 +124,10 @@ func (b *Board) Close() error {
 	if b == nil || b.data == nil {
 		return nil
 	}
-	err := errors.Join(unmap(b.data), b.file.Close())
+	err := unmap(b.data)
+	if b.file != nil {
+		err = errors.Join(err, b.file.Close())
+	}
 	b.data = nil
 	return err
 }

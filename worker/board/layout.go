@@ -3,11 +3,13 @@ package board
 import (
 	"sync/atomic"
 	"unsafe"
+
+	"github.com/gorun/gorun/worker/contract"
 )
 
 const (
 	magic   = 0x0064726f62677230 // "0rgbord"
-	version = 1
+	version = contract.BoardVersion
 
 	pageSize = 4096
 	// MaxRanks is the number of ranks that a board takes.

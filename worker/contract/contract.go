@@ -7,6 +7,10 @@
 // sends hello first; the agent answers with welcome. Afterwards either side may
 // send at any time. A connection that ends without a bye or an abort means that
 // the other side is lost.
+//
+// A hello says with Board that the worker can map a board, which is memory that the
+// agent and the workers of a node share (package worker/board). If the welcome has Board
+// too, the board's descriptor comes with its first byte (SCM_RIGHTS).
 package contract
 
 import "time"
@@ -14,6 +18,10 @@ import "time"
 // Version is the version of the socket protocol. A side that sees a higher version keeps
 // to its own.
 const Version = 1
+
+// BoardVersion is the version of the board's layout. Agent and worker share a board only
+// if both have the same.
+const BoardVersion = 1
 
 // MaxFrame is the longest line that either side accepts, in bytes.
 const MaxFrame = 64 << 10
@@ -46,6 +54,7 @@ type Frame struct {
 	Rank    int    `json:"rank,omitempty"`
 	PID     int    `json:"pid,omitempty"`
 	Round   *int   `json:"round,omitempty"` // of a hello; nil: the running round; the agent closes connections of other rounds
+	Board   int    `json:"board,omitempty"` // of a hello: BoardVersion of the worker; of a welcome: that of the board that comes with it; 0: none
 	Message string `json:"message,omitempty"`
 	Cause   *Cause `json:"cause,omitempty"`
 }

@@ -1,0 +1,89 @@
+// Package board is the agent's side of the memory that the workers of a node share: it
+// makes the board of a round when the first worker asks for it, stops the workers that
+// wait there, and reads where they are.
+//
+// Invariants: a round of workers that link no board costs nothing. The board of a round
+// is handed to workers of that round only. What workers write is never trusted.
+package board
+
+import (
+	"sync"
+
+	"github.com/gorun/gorun/worker/board"
+	"github.com/gorun/gorun/worker/contract"
+)
+
+// rankMemory is the range of bytes for each rank. A byte costs nothing until it is used.
+const rankMemory = 256 << 20
+
+// Node makes the boards of a node, one for each round.
+type Node struct {
+	mu     sync.Mutex
+	round  Round
+	failed bool         // this round's board cannot be made
+	board  *board.Board // nil: no worker has asked for it
+	cause  *contract.Cause
+}
+
+// Round describes the round whose workers get a board.
+type Round struct {
+	Number int
+	Ranks  int  // workers of this node
+	Spin   bool // each worker has CPUs of its own
+}
+
+// Begin starts a round. The board of the last round goes.
+func (n *Node) Begin(r Round) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.drop()
+	n.round, n.failed, n.cause = r, false, nil
+}
+
+// Close ends the last round.
+func (n *Node) Close() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.drop()
+	n.round = Round{}
+}
+
+func (n *Node) drop() {
+	_ = n.board.Close() // nothing depends on it any more
+	n.board = nil
+}
+
+// Hand calls send with the descriptor of the round's board. It returns false if there is
+// none: another round runs, or the system has no such memory. The workers then talk over
+// TCP.
+func (n *Node) Hand(round int, send func(fd int)) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.round.Ranks == 0 || n.round.Number != round || n.failed {
+		return false
+	}
+	if n.board == nil {
+		b, err := board.Create(board.Options{Ranks: n.round.Ranks, Memory: n.round.Ranks * rankMemory, Spin: n.round.Spin})
+		if err != nil {
+			n.failed = true
+			return false
+		}
+		if n.board = b; n.cause != nil {
+			b.Abort(*n.cause)
+		}
+	}
+	send(int(n.board.File().Fd()))
+	return true
+}
+
+// Abort ends every wait on the round's board.
+func (n *Node) Abort(c contract.Cause) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.cause == nil {
+		n.cause = &c
+	}
+	if n.board != nil {
+		n.board.Abort(c)
+	}
+}
