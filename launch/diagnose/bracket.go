@@ -34,6 +34,9 @@ func (h *head) removeBracket(line []byte) (rest []byte, more bool) {
 		h.host, _, _ = cut(in[4:], '/')
 		return skipSpace(after), true
 	}
+	if bytes.HasPrefix(in, []byte("E ")) || bytes.HasPrefix(in, []byte("W ")) { // torch up to 2.1 writes no time
+		h.readRank(skipSpace(after))
+	}
 	h.readRank(line)
 	return h.removeOtherBracket(line, in, after, colon)
 }
@@ -50,7 +53,8 @@ func (h *head) readRank(p []byte) {
 	}
 }
 
-// removeOtherBracket removes `[default0]:`, `[1,3]<stderr>:`, `[3] ` and
+// removeOtherBracket removes `[default0]:`, `[1,3]<stderr>:`,
+// `[prterun-n1-77@1,3]<stderr>: `, `[3] ` and
 // `[  12.345678] `. It reads `[host:pid]` and leaves it in the line.
 func (h *head) removeOtherBracket(line, in, after []byte, colon bool) (rest []byte, more bool) {
 	n, left := digits(in)
@@ -63,6 +67,15 @@ func (h *head) removeOtherBracket(line, in, after []byte, colon bool) (rest []by
 			after = after[i+1:]
 		}
 		return after, true
+	case bytes.HasPrefix(in, []byte("prterun-")) && len(after) > 0 && after[0] == '<': // prterun --output tag
+		if at := bytes.LastIndexByte(in, ','); at > 0 {
+			h.rank, _ = digits(in[at+1:])
+		}
+		h.addLabel(in)
+		if i := bytes.Index(after[:min(len(after), 16)], []byte(">:")); i >= 0 {
+			after = after[i+2:]
+		}
+		return skipSpace(after), true
 	case n >= 0 && len(left) == 0 && len(after) > 0 && after[0] == ' ':
 		h.task = n
 		h.addLabel(in)

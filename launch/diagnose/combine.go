@@ -57,7 +57,7 @@ func (s *Scanner) combine(all []*hypothesis) []*event {
 	var combined []*event
 	if w := s.timeoutEvent(); w != nil {
 		mayPrecede := func(e *event) bool {
-			return !comparable(w, e) || !before(w, e) || slices.Contains(w.named, e.rank)
+			return e.row.Root || !comparable(w, e) || !before(w, e) || slices.Contains(w.named, e.rank)
 		}
 		if len(direct) > 0 && !slices.ContainsFunc(direct, mayPrecede) {
 			w.class = Primary // all direct causes came after it

@@ -40,6 +40,12 @@ Numbers are those of the NCCL catalogue; rows with an x are not in it. A check w
 		if r.FirstOnly {
 			class += "; consequence after another cause"
 		}
+		if r.Root {
+			class += "; no consequence of another failure"
+		}
+		if len(r.Explains) > 0 {
+			class += "; explains " + strings.Join(r.Explains, ", ")
+		}
 		if r.Ordered {
 			class += "; cause before all that came after it"
 		}

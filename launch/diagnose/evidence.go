@@ -111,8 +111,10 @@ func (s *Scanner) recordMatch(row *compiledRow, at []int, l *line) {
 		}
 	}
 	e.peer = plainText([]byte(row.group("peer", l.raw, at)))
-	if host := row.group("host", l.raw, at); host != "" {
-		e.host = plainText([]byte(host))
+	for _, name := range []string{"host", "host2"} {
+		if host := row.group(name, l.raw, at); host != "" {
+			e.host = plainText([]byte(host))
+		}
 	}
 	for _, name := range []string{"pid", "pid2"} {
 		if pid, err := strconv.Atoi(row.group(name, l.raw, at)); err == nil {

@@ -62,7 +62,7 @@ var failedJobs = map[string]struct {
 	"s-cri":               {id: "X-PYEXC", ranks: []int{2}, host: "gpu01"},
 	"t-json-file":         {id: "X-PYEXC", ranks: []int{2}, host: "gpu01"},
 	"u-stern":             {id: "X-PYEXC", ranks: []int{2}, host: "train-0"},
-	"v-handled":           {id: "X-PYEXC"},
+	"v-handled":           {id: "X-FILE"},
 	"w-srun-oom":          {id: "X-HOSTOOM", ranks: []int{1}, host: "gpu02"},
 	"x-oom-killer":        {id: "X-HOSTOOM"},
 	"o-sigkill":           {id: "X-HOSTOOM", ranks: []int{58}, host: "gpu07"},

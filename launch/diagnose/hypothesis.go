@@ -121,6 +121,14 @@ func (s *Scanner) hypotheses() []*hypothesis {
 		better = better || h.tier <= tierHint && !h.row.Last
 	}
 	for _, h := range list {
+		explains := func(o *hypothesis) bool {
+			return o != h && o.tier <= tierHint && slices.Contains(o.row.Explains, h.row.ID())
+		}
+		if h.tier <= tierHint && slices.ContainsFunc(list, explains) {
+			h.tier = tierConsequence
+		}
+	}
+	for _, h := range list {
 		if h.tier == tierHint && (lostPeer && h.row.IfAlone || better && h.row.Last) {
 			h.tier = tierConsequence
 		}

@@ -26,8 +26,12 @@ func deviceRows() []Row {
 			Cause: "a worker asked for a GPU that it cannot see: more workers than visible GPUs", Fix: "use --nproc-per-node gpu, or make more GPUs visible (CUDA_VISIBLE_DEVICES, Slurm --gpus-per-node, the container)", Seen: "CUDA", Source: "nccl-tests#300",
 		},
 		{
-			Key: "50", Checks: ids("V03"), Class: Primary, Pattern: `CUDA driver version is insufficient`,
+			Key: "50", Checks: ids("V03"), Class: Primary, Pattern: `CUDA driver version is insufficient|The NVIDIA driver on your system is too old`,
 			Cause: "the GPU driver is too old for this CUDA", Fix: "upgrade the driver (CUDA 12 needs 525.60.13), or install a build for an older CUDA", Seen: "CUDA", Source: "CUDA error 35",
+		},
+		{
+			Key: "y20", Checks: ids("G02", "X-CUDAERR"), Class: Primary, Pattern: `failed to open CUDA IPC handle|peer access is not supported between these two devices|transport/p2p\.cc.*Cuda failure`,
+			Cause: "two GPUs of a node cannot access each other's memory", Fix: "set NCCL_P2P_DISABLE=1 on this node; check `nvidia-smi topo -p2p r`, the IOMMU and ACS", Seen: "CUDA 217", Source: "src/transport/p2p.cc",
 		},
 		{
 			Key: "51", Checks: ids("D03"), Class: Primary, Pattern: `Cuda failure.*(?:system not yet initialized|\b802\b)|CUDA error: system not yet initialized`,
@@ -46,11 +50,11 @@ func deviceRows() []Row {
 			Cause: "the driver's device files or modules are not in order (CUDA 999)", Fix: "run nvidia-modprobe -u; in a container use --gpus all", Seen: "CUDA 999", Source: "section 4",
 		},
 		{
-			Key: "x01", Checks: ids("D10"), Class: Primary, Pattern: `no CUDA-capable device is detected|No CUDA GPUs are available`,
+			Key: "x01", Checks: ids("D10"), Class: Primary, Pattern: `no CUDA-capable device is detected|No CUDA GPUs are available|Found no NVIDIA driver on your system`,
 			Cause: "the worker sees no GPU", Fix: "in a container use --gpus all; check CUDA_VISIBLE_DEVICES and the scheduler's GPU option", Seen: "CUDA 100", Source: "section 4.2",
 		},
 		{
-			Key: "x02", Checks: ids("D09"), Class: Primary, Pattern: `all CUDA-capable devices are busy or unavailable`,
+			Key: "x02", Checks: ids("D09"), Class: Primary, Pattern: `(?:all CUDA-capable devices are|CUDA-capable device\(s\) is/are) busy or unavailable`,
 			Cause: "another process has the GPU, which is in exclusive mode", Fix: "run nvidia-smi -c 0", Seen: "CUDA 46", Source: "section 4",
 		},
 		{
@@ -66,15 +70,15 @@ func deviceRows() []Row {
 			Cause: "a kernel of the program did an illegal access, or its assertion failed", Fix: "run again with CUDA_LAUNCH_BLOCKING=1 and look for indices out of range (labels, embedding ids); compute-sanitizer names the kernel", Seen: "CUDA 700, 710, 716", Source: "CUDAException.cpp",
 		},
 		{
-			Key: "x06", Checks: ids("X-CUDAERR"), Class: Hint, Pattern: `CUDA error: |Cuda failure|unhandled cuda error|cuBLAS error|CUBLAS_STATUS_\w+|CUDNN_STATUS_\w+`,
+			Key: "x06", Checks: ids("X-CUDAERR"), Class: Hint, Pattern: `CUDA error: |Cuda failure|HIP failure|HIP error: |CUDA runtime error \(|unhandled cuda error|cuBLAS error|CUBLAS_STATUS_\w+|CUDNN_STATUS_\w+`,
 			Cause: "a call of CUDA failed", Fix: "run again with CUDA_LAUNCH_BLOCKING=1; look for Xid lines in the kernel's log", Seen: "CUDA", Source: "CUDAException.cpp, src/include/checks.h",
 		},
 		{
-			Key: "55", Checks: ids("D04"), Class: Primary, Pattern: `nvmlInit\w*\(\) failed|Failed to initialize NVML`,
+			Key: "55", Checks: ids("D04"), Class: Primary, Pattern: `nvmlInit\w*\(\) failed|Failed to initialize NVML|forward compatibility was attempted on non supported HW`,
 			Cause: "NVML does not work on this node: the versions of driver and library differ, or a GPU is broken", Fix: nvml, Seen: "all", Source: "src/misc/nvmlwrap.cc",
 		},
 		{
-			Key: "56", Checks: ids("D04"), Class: Primary, Pattern: `nvmlDeviceGetHandleByIndex\w*\(\d+\) failed`,
+			Key: "56", Checks: ids("D04"), Class: Primary, Pattern: `nvmlDeviceGetHandleBy\w+\(\d*\) failed|Unable to determine the device handle for GPU`,
 			Cause: "a GPU of this node is broken; NCCL opens all GPUs, even those that the job does not use", Fix: nvml, Seen: "2.12.7+", Source: "sglang#24666",
 		},
 		{
@@ -102,7 +106,7 @@ func deviceRows() []Row {
 			Cause: "/sys is not mounted in the sandbox", Fix: "mount /sys (gVisor and chroots have none)", Seen: "all", Source: "src/os/linux.cc:637",
 		},
 		{
-			Key: "92", Checks: ids("G01"), Class: Primary, Pattern: `NVRM: Xid \(PCI:\S+\): (?:48|63|64|74|79|94|95|119|120|140|14[3-9]|154)\b`,
+			Key: "92", Checks: ids("G01"), Class: Primary, Root: true, Pattern: `NVRM: (?:The NVIDIA GPU \S+|.*fallen off the bus)|NVRM: Xid \(PCI:\S+\): (?:48|63|64|74|79|94|95|119|120|140|14[3-9]|154)\b`,
 			Cause: "a GPU's hardware failed", Fix: drain, Seen: "kernel", Source: "k8s-device-plugin internal/rm/health.go, NVIDIA Xid docs",
 		},
 		{

@@ -26,6 +26,22 @@ func networkRows() []Row {
 			Cause: "the node has InfiniBand, but no IP interface to set up its connections", Fix: iface, Seen: "all", Source: "net_ib/init.cc",
 		},
 		{
+			Key: "y21", Checks: ids("I09", "I01"), Class: Primary, Pattern: `connect to (?P<peer>\[?fe80:\S+)`,
+			Cause: "a peer announced a link-local IPv6 address, which other nodes cannot reach", Fix: "set NCCL_SOCKET_FAMILY=AF_INET on all ranks, or " + iface, Seen: "all", Source: "nccl#975, #1515",
+		},
+		{
+			Key: "y22", Checks: ids("E02", "I01"), Class: Primary, Pattern: `No interface found in the same subnet as remote address|Call to bind failed\s*:\s*Cannot assign requested address`,
+			Cause: "NCCL_COMM_ID names an address that is in no subnet of this node", Fix: "unset NCCL_COMM_ID", Seen: "2.3-2.8", Source: "nccl#331",
+		},
+		{
+			Key: "y23", Checks: ids("I02", "I04"), Class: Primary, FirstOnly: true, Pattern: `Call to connect failed\s*:\s*(?:Connection|No route|Network)`,
+			Cause: "a peer's address cannot be reached", Fix: reach, Seen: "up to 2.3", Source: "nccl-tests#15",
+		},
+		{
+			Key: "y24", Checks: ids("R02", "I02"), Class: Primary, FirstOnly: true, Pattern: `failed to connect to (?P<peer>\S+) \(errno: (?:113|101|110) - `,
+			Cause: "MASTER_ADDR:MASTER_PORT cannot be reached from this node: no route, or a firewall", Fix: reach, Seen: "torch", Source: "socket.cpp",
+		},
+		{
 			Key: "21", Checks: ids("I01"), Class: Hint, Pattern: `connect to (?P<peer>127\.\S+|\[?::1\S*)`,
 			Cause: "NCCL uses loopback in a job of several nodes", Fix: iface + "; a list such as `^docker0` alone includes lo", Seen: "all", Source: "horovod#584, #789",
 		},

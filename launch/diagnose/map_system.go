@@ -54,11 +54,11 @@ func systemRows() []Row {
 			Cause: "the node had no memory left for the worker", Fix: host, Seen: "torch, Python", Source: "malloc(3)",
 		},
 		{
-			Key: "96", Quote: "Killed process ", Checks: ids("X-HOSTOOM", "L07"), Class: Primary, Pattern: `oom-kill:(?:.*,pid=(?P<pid>\d+))?|(?:Memory cgroup )?out of memory: Killed process (?P<pid2>\d+)|invoked oom-killer|Memory cgroup out of memory`,
+			Key: "96", Quote: "Killed process ", Checks: ids("X-HOSTOOM", "L07"), Class: Primary, Root: true, Pattern: `oom-kill:(?:.*,pid=(?P<pid>\d+))?|(?:Memory cgroup )?out of memory: Killed process (?P<pid2>\d+)|invoked oom-killer|Memory cgroup out of memory`,
 			Cause: "the kernel killed a process because memory was used up", Fix: host, Seen: "kernel", Source: "section 5",
 		},
 		{
-			Key: "x26", Checks: ids("X-HOSTOOM", "L07"), Class: Primary, Pattern: `\bOOMKilled\b|srun: error: .*: Out Of Memory|oom[-_]kill event|Exceeded (?:job|step) memory limit|DataLoader worker.* killed by signal: Killed`,
+			Key: "x26", Checks: ids("X-HOSTOOM", "L07"), Class: Primary, Root: true, Pattern: `pod/(?P<host>\S+) .*OOMKilled\b|\bOOMKilled\b|srun: error: .*: Out Of Memory|oom[-_]kill event|Exceeded (?:job|step) memory limit|DataLoader worker.* killed by signal: Killed`,
 			Cause: "a process was killed because the memory of its container or job was used up", Fix: host, Seen: "Slurm, Kubernetes", Source: "section 5",
 		},
 		{

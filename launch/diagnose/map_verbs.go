@@ -56,11 +56,15 @@ func verbsRows() []Row {
 			Cause: "the queue was flushed after an earlier error", Fix: "look for the earlier error", Seen: "2.10.3+", Source: "net_ib",
 		},
 		{
-			Key: "37", Checks: ids("G04"), Class: Primary, Pattern: `async fatal event`,
+			Key: "y25", Checks: ids("N07", "G04"), Class: Primary, Root: true, Pattern: `Got async (?:fatal )?event\s*: (?:local access violation|local catastrophic)`,
+			Cause: "an adapter could not access the memory that the program gave it", Fix: "set NCCL_IB_PCI_RELAXED_ORDERING=0 on all ranks; run modprobe nvidia-peermem on every node", Seen: "all", Source: "nccl#1710",
+		},
+		{
+			Key: "37", Checks: ids("G04"), Class: Primary, Root: true, Explains: ids("N04"), Pattern: `async fatal event`,
 			Cause: "an adapter or its port failed during the run", Fix: fabric, Seen: "2.23.4+", Source: "net_ib/common.cc:123",
 		},
 		{
-			Key: "38", Checks: ids("G04"), Class: Hint, Weak: true, Pattern: `NET/IB\s*:\s*(?:\S+ )?Got async event`,
+			Key: "38", Checks: ids("G04"), Class: Hint, Weak: true, Explains: ids("N04"), Pattern: `NET/IB\s*:\s*(?:\S+ )?Got async event`,
 			Cause: "an adapter's port went down or got another LID", Fix: fabric, Seen: "up to 2.22.3", Source: "net_ib.cc",
 		},
 		{

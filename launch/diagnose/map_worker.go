@@ -21,6 +21,9 @@ const (
 	rowNoStderr          = "x58"  // an exit code and nothing on stderr
 	rowLastLine          = "x59"  // an exit code after a last line on stderr
 	rowNoModule          = "x61"  // a traceback of a missing module
+	rowNoFile            = "x62"  // a traceback of a missing or forbidden file
+	rowPeerExited        = "x63"  // a rank that ended well while others needed it
+	rowHostID            = "x64"  // two hosts that NCCL takes for one
 	noLine               = `\b\B` // matches nothing
 )
 
@@ -41,7 +44,7 @@ func workerRows() []Row {
 			Cause: "the watchdogs of the ranks wait in different collectives", Fix: desync, Seen: "torch", Source: "ProcessGroupNCCL.cpp; section 6.2",
 		},
 		{
-			Key: rowMissing, Checks: ids("X-TIMEOUT-MISSING-RANK"), Class: Hint, Pattern: `Rank (?P<rank>\d+) failed to pass monitoredBarrier|received errors while waiting for send/recv from rank (?P<rank2>\d+)`,
+			Key: rowMissing, Checks: ids("X-TIMEOUT-MISSING-RANK"), Class: Hint, Pattern: `Ranks? (?P<rank>\d+)(?:, \d+)* failed to pass monitoredBarrier|received errors while waiting for send/recv from rank (?P<rank2>\d+)`,
 			Cause: "a rank did not enter a collective for which the others wait", Fix: missing, Seen: "torch", Source: "ProcessGroupGloo.cpp; section 6.2",
 		},
 		{
@@ -113,6 +116,18 @@ func workerRows() []Row {
 			Cause: "the Python interpreter does not find a module", Fix: "install it for that interpreter (PYTHON -m pip install NAME), or name an interpreter that has it: PYTHON_EXEC=/path/to/python gorun ... on that node", Seen: "Python", Source: "traceback",
 		},
 		{
+			Key: rowNoFile, Checks: ids("X-FILE"), Class: Primary, Catchable: true, Pattern: noLine,
+			Cause: "the program did not find a file on this node, or may not use it", Fix: "look on that node: ls -ld PATH and the folders above it; mount or copy what is missing, or correct the path or its permissions", Seen: "Python", Source: "traceback",
+		},
+		{
+			Key: rowPeerExited, Checks: ids("X-PEER-EXITED"), Class: Hint, Pattern: noLine,
+			Cause: "a rank ended without an error while the others still needed it", Fix: "every rank must run the same number of steps and call destroy_process_group (or a barrier) before it ends: look for uneven data and early returns", Seen: "torch", Source: "ProcessGroupNCCL.cpp",
+		},
+		{
+			Key: rowHostID, Checks: ids("H01", "D01"), Class: Primary, Explains: ids("D01"), Pattern: noLine,
+			Cause: "NCCL takes two hosts for one, and their GPUs for the same", Fix: "give each node or container its own hostname, and do not set NCCL_HOSTID to one value for all", Seen: "2.5.6+", Source: "nccl#879",
+		},
+		{
 			Key: "x52", Checks: ids("X-NODE-LOST"), Class: Primary, Pattern: `gorun\S*: .*node (?P<host>\S+) .*was lost\b`,
 			Cause: "a node was lost: it failed, its gorun was killed, or the network to it broke", Fix: "check that node's console, kernel log and power, and the scheduler's records of it", Seen: "gorun", Source: "report",
 		},
@@ -169,7 +184,7 @@ func lostRows() []Row {
 			Cause: "torch's watchdog ended the process", Fix: earlier, Seen: "torch", Source: "ProcessGroupNCCL.cpp",
 		},
 		{
-			Key: "x91", Checks: ids("X-NCCL"), Class: Hint, IfAlone: true, Pattern: `NCCL error in: |NCCL_ERROR_\w+|unhandled system error|ncclSystemError|ncclInternalError|ncclInvalidUsage|ncclInvalidArgument`,
+			Key: "x91", Checks: ids("X-NCCL"), Class: Hint, IfAlone: true, Last: true, Pattern: `NCCL error in: |NCCL_ERROR_\w+|unhandled system error|ncclSystemError\b|ncclInternalError\b|ncclInvalidUsage\b|ncclInvalidArgument\b`,
 			Cause: "a call of NCCL failed", Fix: "run again with NCCL_DEBUG=INFO and NCCL_DEBUG_FILE=/tmp/nccl.%h.%p.log, then `gorun explain` these files", Seen: "torch", Source: "ProcessGroupNCCL.cpp",
 		},
 		{
@@ -181,5 +196,15 @@ func lostRows() []Row {
 			Cause: "the worker was stopped from outside", Fix: earlier, Seen: "Python", Source: "traceback",
 		},
 		lost(rowPeerException, noLine, "the worker's exception shows that a peer had ended", peer, "torch", "traceback"),
+	}
+}
+
+// catchAllRows returns the rows about lines that no other row knows.
+func catchAllRows() []Row {
+	return []Row{
+		{
+			Key: "z01", Checks: ids("X-NCCL"), Class: Hint, IfAlone: true, Catchable: true, Pattern: ` NCCL WARN \S`,
+			Cause: "NCCL warned of something that gorun explain does not know", Fix: "read the line and those below it of the same process; NCCL_DEBUG=INFO shows what came before", Seen: "all", Source: "src/debug.cc",
+		},
 	}
 }

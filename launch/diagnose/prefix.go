@@ -17,8 +17,8 @@ type head struct {
 }
 
 // readHead removes the prefixes of launchers and collectors from a line, in any
-// order and number (gorun, torchrun, torch, srun, mpirun, kubectl, CRI, docker
-// compose, syslog, dmesg, times). It also reads the head of NCCL's lines. It
+// order and number (gorun, torchrun, torch, srun, mpirun, Ray, vLLM, kubectl, CRI,
+// docker compose, syslog, dmesg, times). It also reads the head of NCCL's lines. It
 // returns the rest with its indentation.
 func readHead(line []byte) (head, []byte) {
 	h := head{rank: -1, local: -1, task: -1}
@@ -40,7 +40,12 @@ func (h *head) removePrefix(line []byte) (rest []byte, more bool) {
 	}
 	switch c := line[0]; {
 	case c == '[':
+		if rest, more := h.readRankField(line); more {
+			return rest, true
+		}
 		return h.removeBracket(line)
+	case c == '(':
+		return h.removeActor(line)
 	case '0' <= c && c <= '9':
 		if t, rest := readTime(line); t.isKnown() {
 			h.setTime(t)
@@ -55,7 +60,7 @@ func (h *head) removePrefix(line []byte) (rest []byte, more bool) {
 	case 'A' <= c && c <= 'Z':
 		t, rest := readTime(line)
 		if !t.isKnown() {
-			return line, false
+			return h.removeLogger(line)
 		}
 		h.setTime(t)
 		if '0' <= line[1] && line[1] <= '9' {
@@ -95,7 +100,12 @@ func (h *head) removeName(line []byte) (rest []byte, more bool) {
 		h.host = plainText(name)
 		return after[2:], true
 	}
-	if bar := bytes.TrimLeft(after, " "); len(bar) < len(after) && len(bar) > 0 && bar[0] == '|' {
+	bar := bytes.TrimLeft(after, " ")
+	if task, ok := bytes.CutPrefix(bar, []byte("||")); ok { // a container's id, no host
+		h.addLabel(name)
+		return skipSpace(task), true
+	}
+	if len(bar) < len(after) && len(bar) > 0 && bar[0] == '|' {
 		h.addLabel(name)
 		if h.host == "" {
 			h.host = plainText(name)

@@ -41,10 +41,18 @@ func linesOfRanks() [][]string {
 
 // linePrefixes add the prefixes of launchers and collectors to line n of rank r.
 var linePrefixes = map[string]func(r, n int, line string) string{
-	"plain":   func(_, _ int, line string) string { return line },
-	"tee":     func(r, _ int, line string) string { return fmt.Sprintf("[default%d]:%s", r, line) },
-	"srun":    func(r, _ int, line string) string { return fmt.Sprintf("%d: %s", r, line) },
-	"mpirun":  func(r, _ int, line string) string { return fmt.Sprintf("[1,%d]<stderr>:%s", r, line) },
+	"plain":  func(_, _ int, line string) string { return line },
+	"tee":    func(r, _ int, line string) string { return fmt.Sprintf("[default%d]:%s", r, line) },
+	"srun":   func(r, _ int, line string) string { return fmt.Sprintf("%d: %s", r, line) },
+	"mpirun": func(r, _ int, line string) string { return fmt.Sprintf("[1,%d]<stderr>:%s", r, line) },
+	"ray":    func(r, _ int, line string) string { return fmt.Sprintf("(Worker pid=%d) %s", 4242+r, line) },
+	"vllm": func(r, n int, line string) string {
+		return fmt.Sprintf("(VllmWorker rank=%d pid=%d) ERROR 11-21 16:%02d:%02d [worker.py:7] %s", r, 4242+r, n/60, n%60, line)
+	},
+	"prterun": func(r, _ int, line string) string { return fmt.Sprintf("[prterun-n1-77@1,%d]<stderr>: %s", r, line) },
+	"axolotl": func(r, _ int, line string) string {
+		return fmt.Sprintf("[ERROR] [PID:%d] [RANK:%d] %s", 4242+r, r, line)
+	},
 	"pdsh":    func(r, _ int, line string) string { return fmt.Sprintf("worker-%d: %s", r, line) },
 	"compose": func(r, _ int, line string) string { return fmt.Sprintf("trainer-%d  | %s", r, line) },
 	"kubectl": func(r, n int, line string) string {

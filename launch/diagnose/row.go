@@ -25,8 +25,8 @@ const (
 // first row of the map that matches a line counts.
 type Row struct {
 	// Key names the row. A number is that of the NCCL catalogue. A letter after
-	// it splits an entry whose class depends on a field of the line. "x.." is a
-	// row beyond the catalogue.
+	// it splits an entry whose class depends on a field of the line. "x.." and "y.."
+	// are rows beyond the catalogue.
 	Key string
 	// Checks are the ids of the checks that concern the row. The first is the id
 	// of its findings.
@@ -46,6 +46,11 @@ type Row struct {
 	// Weak rows match lines that jobs that work print as well. They count only
 	// beside other evidence of a failure.
 	Weak bool
+	// Root rows match failures that no other failure of the job brings about: the
+	// kernel, a GPU, a scheduler. They are causes whatever came before them.
+	Root bool
+	// Explains are the ids of findings that are consequences beside the row.
+	Explains []string
 	// PeerLost rows match lines about the loss of a peer or of the store. A worker
 	// that prints such a line last failed as a consequence.
 	PeerLost bool
@@ -90,7 +95,7 @@ type compiledRow struct {
 // causes before consequences.
 func Rows() []Row {
 	var rows []Row
-	for _, part := range [][]Row{versionRows(), deviceRows(), networkRows(), verbsRows(), systemRows(), workerRows(), lostRows()} {
+	for _, part := range [][]Row{versionRows(), deviceRows(), networkRows(), verbsRows(), systemRows(), launchRows(), workerRows(), lostRows(), catchAllRows()} {
 		rows = append(rows, part...)
 	}
 	return rows

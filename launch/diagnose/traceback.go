@@ -135,6 +135,8 @@ func (e *exception) meaning() (key string, class Class) {
 		return rowPeerException, Consequence
 	case name == "ModuleNotFoundError":
 		return rowNoModule, Primary
+	case name == "FileNotFoundError", name == "PermissionError", name == "NotADirectoryError", name == "IsADirectoryError":
+		return rowNoFile, Primary
 	case name == "CalledProcessError", name == "ProcessExitedException", e.distributed():
 		return rowException, Hint
 	}
