@@ -118,13 +118,23 @@ type Cause struct {
 	Time time.Time     `json:"time"`
 	Age  time.Duration `json:"age_ns,omitempty"`
 	// ErrorTime is the time that the worker's error file names, in whole seconds. It
-	// is for the reader and does not order failures.
+	// orders the failures of one node.
 	ErrorTime time.Time `json:"told_time,omitzero"`
 
 	// Consequence is set when what the worker printed shows that it fell over because
 	// a peer was lost. Such a failure is never named as the cause while a primary one
 	// exists.
 	Consequence bool `json:"consequence,omitempty"`
+}
+
+// CompareErrorTimes compares when two workers raised their exceptions, by their error
+// files. It returns 0 if these do not tell: a worker has none, the clocks are not the
+// same, or it was in the same second.
+func CompareErrorTimes(a, b *Cause) int {
+	if a.Node != b.Node || a.ErrorTime.IsZero() || b.ErrorTime.IsZero() {
+		return 0
+	}
+	return a.ErrorTime.Compare(b.ErrorTime)
 }
 
 // Code returns the exit code that this cause gives to gorun on every node: the

@@ -79,6 +79,34 @@ func TestPrimaryCause(t *testing.T) {
 	}
 }
 
+// TestFirstExceptionIsTheCause checks that the error files order the failures of one node,
+// and the ends those of several.
+func TestFirstExceptionIsTheCause(t *testing.T) {
+	at := func(node, rank, second int) Cause {
+		return Cause{Kind: KindExit, Node: NodeID(fmt.Sprint("id", node)), Rank: rank, ErrorTime: time.Unix(int64(second), 0)}
+	}
+	silent := Cause{Kind: KindSignal, Node: "id1", Rank: 4}
+	for _, tt := range []struct {
+		name     string
+		failures []Cause // in the order of the ends
+		want     int
+	}{
+		{"one node", []Cause{at(1, 1, 20), at(1, 2, 10), at(1, 3, 10)}, 2},
+		{"the same second", []Cause{at(1, 2, 10), at(1, 1, 10)}, 2},
+		{"two nodes", []Cause{at(1, 1, 20), at(2, 2, 10)}, 1},
+		{"a worker without a file", []Cause{silent, at(1, 1, 10)}, 4},
+	} {
+		var r round
+		now := time.Unix(100, 0)
+		for i, f := range tt.failures {
+			r.add(now.Add(time.Duration(i)*time.Millisecond), f)
+		}
+		if c := r.firstCause(); c.Rank != tt.want {
+			t.Errorf("%s: the cause is rank %d, want %d", tt.name, c.Rank, tt.want)
+		}
+	}
+}
+
 // TestManyFailuresAreBounded checks that the earliest primary failures are kept.
 func TestManyFailuresAreBounded(t *testing.T) {
 	m := runs(t, 1, 2)

@@ -104,7 +104,8 @@ func (r *round) add(now time.Time, fs ...Cause) {
 }
 
 // firstCause returns the round's cause: the earliest failure that is not a consequence of
-// another one. A change of the nodes and a witness are not failures.
+// another one, by the time in the error files and else by the ends. A change of the nodes
+// and a witness are not failures.
 func (r *round) firstCause() Cause {
 	weight := func(f failure) int {
 		switch {
@@ -119,7 +120,7 @@ func (r *round) firstCause() Cause {
 		}
 	}
 	return slices.MinFunc(r.failures, func(a, b failure) int {
-		return cmp.Or(cmp.Compare(weight(a), weight(b)), a.at.Compare(b.at))
+		return cmp.Or(cmp.Compare(weight(a), weight(b)), CompareErrorTimes(&a.Cause, &b.Cause), a.at.Compare(b.at))
 	}).Cause
 }
 

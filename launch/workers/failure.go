@@ -103,10 +103,10 @@ func (r *Round) fail(c rendezvous.Cause) {
 			r.posted = f
 		}
 	}
-	c = *r.posted
+	posted := *r.posted
 	r.mu.Unlock()
 	if first {
-		r.opts.Post(rendezvous.Failed{Round: r.opts.Plan.World.Round, Cause: c})
+		r.opts.Post(rendezvous.Failed{Round: r.opts.Plan.World.Round, Cause: posted})
 	}
 }
 
@@ -141,18 +141,11 @@ func (r *Round) firstFailure() *rendezvous.Cause {
 		if w.cause == nil || w.cause.Consequence {
 			continue
 		}
-		if first == nil || cmp.Or(compareErrorTimes(w.cause, first), w.cause.Time.Compare(first.Time)) < 0 {
+		if first == nil || cmp.Or(rendezvous.CompareErrorTimes(w.cause, first), w.cause.Time.Compare(first.Time)) < 0 {
 			first = w.cause
 		}
 	}
 	return first
-}
-
-func compareErrorTimes(a, b *rendezvous.Cause) int {
-	if a.ErrorTime.IsZero() || b.ErrorTime.IsZero() {
-		return 0
-	}
-	return a.ErrorTime.Compare(b.ErrorTime)
 }
 
 // find returns the worker of a rank, nil if it was not started. The lock is held.

@@ -515,8 +515,8 @@ func TestSiblingsMayFail(t *testing.T) {
 		want        int // failures
 	}{
 		{"Python", "/usr/bin/python3", 0, time.Minute, 2},
+		{"Python, a signal", "/usr/bin/python3", syscall.SIGSEGV, time.Minute, 2},
 		{"another program", "", 0, time.Minute, 1},
-		{"SIGKILL", "/usr/bin/python3", syscall.SIGKILL, time.Minute, 1},
 		{"no grace", "/usr/bin/python3", 0, 0, 1},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
@@ -541,7 +541,10 @@ func TestSiblingsMayFail(t *testing.T) {
 				began := time.Now()
 				over, ok := b.round.Stop(process.StopOptions{Signal: syscall.SIGTERM, Grace: tt.grace})
 				if !ok || len(over.Failures) != tt.want {
-					t.Errorf("%v, %d failures, want %d: %+v", ok, len(over.Failures), tt.want, over.Failures)
+					t.Fatalf("%v, %d failures, want %d: %+v", ok, len(over.Failures), tt.want, over.Failures)
+				}
+				if last := over.Failures[tt.want-1]; last.Rank != 5 || tt.want == 2 && (over.Failures[0].Rank != 4 || over.Failures[0].ExitCode != 2) {
+					t.Errorf("%+v", over.Failures)
 				}
 				if took := time.Since(began); tt.want == 2 && took < 90*time.Millisecond || tt.want == 1 && took > 10*time.Millisecond {
 					t.Errorf("the stop took %v", took)

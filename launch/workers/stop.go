@@ -61,14 +61,16 @@ func (r *Round) Close() {
 }
 
 // waitForSiblings leaves the other workers a moment to fail too, if one of this node's
-// Python workers has just failed. Nothing is left to a worker that a signal killed, as by
-// the kernel for want of memory, or whose failure came over the worker socket: the
-// others of such a job hear of the abort at once.
+// Python workers has just ended with a failure. It does not wait if the failure came over
+// the worker socket: the others of such a job hear of the abort at once.
 func (r *Round) waitForSiblings(o process.StopOptions) {
 	r.mu.Lock()
 	first, running := r.posted, r.running
 	r.mu.Unlock()
-	if first == nil || first.Kind != rendezvous.KindExit || running == 0 || o.Grace == 0 || r.opts.Plan.Program.Interpreter == "" {
+	if first == nil || running == 0 || o.Grace == 0 || r.opts.Plan.Program.Interpreter == "" {
+		return
+	}
+	if first.Kind != rendezvous.KindExit && first.Kind != rendezvous.KindSignal {
 		return
 	}
 	timer := time.NewTimer(time.Until(first.Time.Add(siblingTime)))
