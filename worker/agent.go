@@ -13,6 +13,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/gorun/gorun/worker/board"
 	"github.com/gorun/gorun/worker/contract"
 )
 
@@ -28,9 +29,10 @@ const (
 
 // agent is the worker's end of the worker socket.
 type agent struct {
-	conn net.Conn
-	r    *bufio.Reader
-	wmu  sync.Mutex
+	conn  net.Conn
+	r     *bufio.Reader
+	wmu   sync.Mutex
+	board *board.Board // that the ranks of this node share; nil: the agent gave none
 }
 
 // dialAgent sends a hello on the socket and waits for the welcome. The error is an
@@ -43,9 +45,11 @@ func dialAgent(ctx context.Context, path string, rank, round int) (*agent, error
 	if err != nil {
 		return nil, fmt.Errorf("cannot reach gorun's agent (%s is %s): %w", contract.EnvSocket, path, err)
 	}
-	a := &agent{conn: conn, r: bufio.NewReaderSize(conn, contract.MaxFrame)}
+	in := &rightsReader{conn: conn.(*net.UnixConn)}
+	defer in.close()
+	a := &agent{conn: conn, r: bufio.NewReaderSize(in, contract.MaxFrame)}
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
-	f := contract.Frame{Type: contract.TypeHello, Version: contract.Version, Rank: rank, PID: os.Getpid(), Round: &round}
+	f := contract.Frame{Type: contract.TypeHello, Version: contract.Version, Rank: rank, PID: os.Getpid(), Round: &round, Board: contract.BoardVersion}
 	if err = a.send(f); err == nil {
 		f, err = readFrame(a.r)
 	}
@@ -59,6 +63,7 @@ func dialAgent(ctx context.Context, path string, rank, round int) (*agent, error
 	case f.Type != contract.TypeWelcome:
 		err = fmt.Errorf("it answered with %q instead of a welcome", f.Type)
 	default:
+		a.board = in.takeBoard(f.Board)
 		return a, nil
 	}
 	conn.Close()

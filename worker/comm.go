@@ -164,6 +164,9 @@ func (c *Comm) outcome(err error) error {
 	if abort, ok := errors.AsType[*AbortError](err); ok {
 		return abort
 	}
+	if abort := c.w.boardAbort(); abort != nil {
+		return abort
+	}
 	if _, ok := errors.AsType[*PeerError](err); ok && c.w.agent != nil {
 		select {
 		case <-c.w.ctx.Done():

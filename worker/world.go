@@ -7,16 +7,21 @@ import (
 	"os"
 	"sync"
 
+	"github.com/gorun/gorun/worker/board"
 	"github.com/gorun/gorun/worker/contract"
+	"github.com/gorun/gorun/worker/internal/caller"
 )
 
 // World is this process's place among the ranks of its job.
 type World struct {
 	set   Settings
-	agent *agent // nil without an agent
+	agent *agent       // nil without an agent
+	board *board.Board // that the ranks of this node share; nil: there is none
 	ctx   context.Context
 	end   context.CancelCauseFunc
 	wg    sync.WaitGroup // the reader of the agent's frames
+
+	callers caller.Table // lines of the program that call
 
 	mu   sync.Mutex
 	comm *Comm
@@ -49,6 +54,7 @@ func Start(ctx context.Context, s Settings) (*World, error) {
 		return nil, err
 	}
 	w.agent = a
+	w.joinBoard(a.board)
 	w.wg.Go(func() { w.end(a.listen()) }) // ends when Close closes the connection
 	return w, nil
 }

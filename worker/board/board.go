@@ -24,7 +24,7 @@ type Board struct {
 	spin  bool
 
 	mu    sync.Mutex
-	sites map[uintptr]uint16 // of this process's calls
+	sites map[string]uint16 // of this process's calls
 }
 
 // Create makes a board of zeros: a sealed memfd.
@@ -102,7 +102,7 @@ func mapFile(f *os.File, size, ranks int) (*Board, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Board{data: data, ranks: ranks, sites: map[uintptr]uint16{}}, nil
+	return &Board{data: data, ranks: ranks, sites: map[string]uint16{}}, nil
 }
 
 // File is the board's file, which other processes can map. It belongs to the board; a

@@ -1,11 +1,6 @@
 package board
 
-import (
-	"path/filepath"
-	"runtime"
-	"strconv"
-	"time"
-)
+import "time"
 
 // Call is one call of a rank on a communicator. Kind, Type and Op are the numbers that
 // package collective gives them.
@@ -117,25 +112,21 @@ func (p *Line) Close() {
 	}
 }
 
-// Site returns the number of a place in this program's source, for a Call of the local
-// rank. It writes file and line on the rank's page the first time.
-func (b *Board) Site(local int, pc uintptr) uint16 {
+// Site returns the number of a place in this program's source, such as "train/main.go:88",
+// for a Call of the local rank; 0 if the page has no room for it. It writes the place on
+// the rank's page the first time.
+func (b *Board) Site(local int, place string) uint16 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if n, ok := b.sites[pc]; ok {
+	if n, ok := b.sites[place]; ok {
 		return n
 	}
 	p := b.page(local)
-	if p == nil || pc == 0 || len(b.sites) >= maxSites {
+	if p == nil || place == "" || len(b.sites) >= maxSites {
 		return 0
 	}
-	frame, _ := runtime.CallersFrames([]uintptr{pc}).Next()
-	text := filepath.Base(frame.File) + ":" + strconv.Itoa(frame.Line)
-	if dir := filepath.Base(filepath.Dir(frame.File)); len(dir)+1+len(text) < maxSite && dir != "." {
-		text = dir + "/" + text
-	}
 	n := uint16(len(b.sites) + 1)
-	copy(p.sites[n-1][:], text[max(0, len(text)-maxSite):])
-	b.sites[pc] = n
+	copy(p.sites[n-1][:], place[max(0, len(place)-maxSite):])
+	b.sites[place] = n
 	return n
 }

@@ -1,0 +1,92 @@
+package caller
+
+import (
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// here returns the line of its caller as Find writes it.
+func here() string {
+	_, _, line, _ := runtime.Caller(1)
+	return "caller/caller_test.go:" + strconv.Itoa(line)
+}
+
+//go:noinline
+func through(t *Table, n int) Place {
+	if n == 0 {
+		return t.Find()
+	}
+	p := through(t, n-1)
+	return p
+}
+
+func TestFindNamesTheLine(t *testing.T) {
+	table := &Table{}
+	for range 3 { // found, then remembered
+		p, want := table.Find(), here()
+		if p.Text != want {
+			t.Errorf("found %q, want %q", p.Text, want)
+		}
+		q, want := table.Find(), here()
+		if q.Text != want || q.ID == p.ID {
+			t.Errorf("found %q, want %q; numbers %d, %d", q.Text, want, p.ID, q.ID)
+		}
+	}
+	if a, b := through(table, 3), through(table, 3); a.ID == b.ID && a.ID != 0 { // two calls on one line have return addresses of their own
+		t.Errorf("one number for two calls: %+v, %+v", a, b)
+	}
+}
+
+func TestOutside(t *testing.T) {
+	pcs := make([]uintptr, 20)
+	var text string
+	sync.OnceFunc(func() { text = outside(pcs[:runtime.Callers(1, pcs)]) })()
+	if !strings.HasPrefix(text, "caller/caller_test.go:") {
+		t.Errorf("%q", text)
+	}
+	if got := outside(nil); got != "" {
+		t.Errorf("no frames: %q", got)
+	}
+}
+
+// TestFindInEachGoroutine checks stacks that end early, move and grow.
+func TestFindInEachGoroutine(t *testing.T) {
+	table := &Table{}
+	var wg sync.WaitGroup
+	for n := range 40 {
+		wg.Go(func() {
+			for range 100 {
+				if p := through(table, n*n); !strings.HasPrefix(p.Text, "caller/caller_test.go:") {
+					t.Errorf("%+v", p)
+					return
+				}
+			}
+		})
+	}
+	direct := make(chan Place)
+	go func() { direct <- table.Find() }()
+	if p := <-direct; !strings.HasPrefix(p.Text, "caller/caller_test.go:") {
+		t.Errorf("%+v", p)
+	}
+	wg.Wait()
+}
+
+func TestTableIsBounded(t *testing.T) {
+	table := &Table{known: map[[depth]uintptr]Place{}}
+	for i := range uintptr(maxKnown) {
+		table.known[[depth]uintptr{i + 1}] = Place{}
+	}
+	if p := table.Find(); p.Text == "" || len(table.known) != maxKnown {
+		t.Errorf("%+v in a table of %d", p, len(table.known))
+	}
+}
+
+func BenchmarkFind(b *testing.B) {
+	table := &Table{}
+	for b.Loop() {
+		table.Find()
+	}
+}

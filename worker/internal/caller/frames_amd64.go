@@ -1,0 +1,7 @@
+package caller
+
+// returnPCs writes the return addresses of the callers of its caller, as far as it finds
+// them.
+//
+//go:noescape
+func returnPCs(pcs *[depth]uintptr)

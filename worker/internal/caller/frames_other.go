@@ -1,0 +1,8 @@
+//go:build !amd64
+
+package caller
+
+import "runtime"
+
+// returnPCs writes the return addresses of the callers of its caller.
+func returnPCs(pcs *[depth]uintptr) { runtime.Callers(3, pcs[:]) }

@@ -1,0 +1,179 @@
+package worker
+
+import (
+	"maps"
+	"os"
+	"slices"
+	"sync"
+
+	"github.com/gorun/gorun/worker/board"
+	"github.com/gorun/gorun/worker/collective"
+)
+
+// joinBoard makes b the world's board. The mapping lives as long as the process, so that
+// no late call can touch memory that is gone.
+func (w *World) joinBoard(b *board.Board) {
+	if b == nil || w.set.LocalRank >= b.Ranks() {
+		return
+	}
+	w.board = b
+	b.Join(w.set.LocalRank, w.set.Rank, os.Getpid())
+}
+
+// boardAbort returns the abort that the board has, nil if it has none. The board has it
+// before the agent's frame arrives. The world then ends.
+func (w *World) boardAbort() *AbortError {
+	if w.board == nil || !w.board.Aborted() {
+		return nil
+	}
+	abort := aborted(w.board.Cause())
+	w.end(abort)
+	return abort
+}
+
+// positions writes on the board what one communicator of this rank calls, and reads there
+// what the other ranks of this node call. It asks next for the ranks of other nodes.
+type positions struct {
+	w    *World
+	comm board.Comm
+	next collective.Positions // nil: other nodes are not asked
+
+	collectives *board.Line // nil: the rank has no line left
+	mu          sync.Mutex
+	messages    []*openMessage
+}
+
+// openMessage is a line for messages.
+type openMessage struct {
+	line *board.Line
+	call *collective.Call // nil: none is open
+	peer int
+}
+
+// maxMessages bounds a communicator's lines for messages. Other ranks do not see what is
+// open beyond.
+const maxMessages = 3
+
+// positions returns where a communicator writes its calls: on the board, if there is one.
+// rank and size are those of the communicator.
+func (w *World) positions(comm uint64, rank, size int, next collective.Positions) collective.Positions {
+	if w.board == nil {
+		return next
+	}
+	c := board.Comm{ID: comm, Rank: rank, Size: size}
+	return &positions{w: w, comm: c, next: next, collectives: w.board.OpenLine(w.set.LocalRank, c)}
+}
+
+// Enter is described at collective.Positions.
+func (p *positions) Enter(call *collective.Call, peer int) {
+	if p.next != nil {
+		p.next.Enter(call, peer)
+	}
+	line, other := p.collectives, call.Root
+	if call.Kind == collective.KindSend {
+		line, other = p.lineOf(call, peer), int32(peer)
+	}
+	line.Enter(board.Call{
+		Kind: uint8(call.Kind), Type: uint8(call.Type), Op: uint8(call.Op),
+		Site: p.w.board.Site(p.w.set.LocalRank, p.w.callers.Find().Text),
+		Peer: other, Tag: call.Tag, Seq: call.Seq, Count: call.Count, Signature: call.Signature(),
+	})
+}
+
+// lineOf finds a line without an open message and gives it to call, nil if there is none.
+func (p *positions) lineOf(call *collective.Call, peer int) *board.Line {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, m := range p.messages {
+		if m.call == nil {
+			m.call, m.peer = call, peer
+			return m.line
+		}
+	}
+	if len(p.messages) >= maxMessages {
+		return nil
+	}
+	line := p.w.board.OpenLine(p.w.set.LocalRank, p.comm)
+	if line != nil {
+		p.messages = append(p.messages, &openMessage{line, call, peer})
+	}
+	return line
+}
+
+// Leave is described at collective.Positions.
+func (p *positions) Leave(call *collective.Call, peer int) {
+	if p.next != nil {
+		p.next.Leave(call, peer)
+	}
+	if call.Kind != collective.KindSend {
+		p.collectives.Leave()
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, m := range p.messages {
+		if m.call == call {
+			m.line.Leave()
+			m.call = nil
+			return
+		}
+	}
+}
+
+// Others is described at collective.Positions. The board knows more than next of the
+// ranks of this node: it needs no answer of them.
+func (p *positions) Others(call *collective.Call) []collective.Position {
+	known := map[int]collective.Position{}
+	if p.next != nil {
+		for _, at := range p.next.Others(call) {
+			known[at.Rank] = at
+		}
+	}
+	for local := range p.w.board.Ranks() {
+		if at, ok := p.read(local, call); ok {
+			known[at.Rank] = at
+		}
+	}
+	var all []collective.Position
+	for _, rank := range slices.Sorted(maps.Keys(known)) {
+		all = append(all, known[rank])
+	}
+	return all
+}
+
+// read reads where a local rank is on this communicator: in its collective, else in a
+// message, else after its last collective. It returns false for a rank that is not on this
+// communicator and for this rank.
+func (p *positions) read(local int, call *collective.Call) (found collective.Position, ok bool) {
+	if local == p.w.set.LocalRank {
+		return found, false
+	}
+	for _, at := range p.w.board.Positions(local, 1) {
+		c := at.Comm
+		if c.ID != p.comm.ID || c.Size != p.comm.Size || c.Rank < 0 || c.Rank >= c.Size || c.Rank == p.comm.Rank {
+			continue
+		}
+		found.Rank, ok = c.Rank, true
+		last, made := at.Last()
+		if !made {
+			continue
+		}
+		isMessage := collective.Kind(last.Kind) == collective.KindSend
+		if !isMessage && call.Kind != collective.KindSend {
+			found.Arrived = last.Seq >= call.Seq
+		}
+		if found.Inside || isMessage && !at.Open() {
+			continue
+		}
+		found.Inside, found.Caller, found.Call = at.Open(), last.Caller, callOf(&at, &last)
+	}
+	return found, ok
+}
+
+// callOf returns a call from the board.
+func callOf(at *board.Position, v *board.Visit) collective.Call {
+	return collective.Call{
+		Comm: at.Comm.ID, Kind: collective.Kind(v.Kind), Type: collective.DType(v.Type), Op: collective.Op(v.Op),
+		Root: v.Peer, Tag: v.Tag, Seq: v.Seq, Count: v.Count,
+	}
+}
