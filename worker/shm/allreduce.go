@@ -1,0 +1,173 @@
+package shm
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/gorun/gorun/worker/collective"
+)
+
+// do carries out one collective.
+func (e *Engine) do(ctx context.Context, w *collective.Work) error {
+	e.calls++
+	if w.Call.Kind != collective.KindAllReduce || len(w.Dst.Data) <= inLine || len(e.peers) == 1 {
+		return e.exchange(ctx, w)
+	}
+	return e.allReduce(ctx, w)
+}
+
+// oneShot is the number of bytes up to which each of n ranks reduces everything itself.
+// Above that the ranks share the work, which costs steps.
+func oneShot(n int) int { return min(slotSize, max(8<<10, 512<<10/n)) }
+
+// allReduce carries out an all-reduce of more than a line. An operand in shared memory is
+// not put; if another rank's is not there, it is put after all.
+func (e *Engine) allReduce(ctx context.Context, w *collective.Work) error {
+	x := e.plan(w)
+	pipelined := len(w.Dst.Data) > oneShot(len(e.peers))
+	place := uint64(0)
+	if at, ok := e.node.offset(w.Dst.Data); ok {
+		place = uint64(at) + 1
+	} else {
+		e.putFirst(&x, pipelined)
+	}
+	if err := e.begin(ctx, &w.Call, place); err != nil {
+		return err
+	}
+	direct, mixed := true, false
+	for i := range e.peers {
+		if e.line(i).extra == 0 {
+			direct = false
+		} else {
+			mixed = true
+		}
+	}
+	if direct {
+		return e.reduceInPlace(ctx, w)
+	}
+	if mixed {
+		if place != 0 {
+			e.putFirst(&x, pipelined)
+		}
+		if err := e.step(ctx); err != nil {
+			return err
+		}
+	}
+	if pipelined {
+		return e.pipeline(ctx, w)
+	}
+	e.take(&x, 0)
+	return nil
+}
+
+func (e *Engine) putFirst(x *exchange, pipelined bool) {
+	if pipelined {
+		e.putSlices(x.work, 0)
+	} else {
+		e.put(x, 0)
+	}
+}
+
+// reduceInPlace reduces this rank's slice of the operands, which all lie in shared
+// memory, and writes the result to all of them.
+func (e *Engine) reduceInPlace(ctx context.Context, w *collective.Work) error {
+	n, size := len(e.peers), len(w.Dst.Data)
+	memory := e.node.board.Memory()
+	slice := roundUp((size+n-1)/n, 64)
+	lo, hi := min(size, e.rank*slice), min(size, (e.rank+1)*slice)
+	for i := range e.peers {
+		if at := e.line(i).extra - 1; at > uint64(len(memory)) || uint64(size) > uint64(len(memory))-at || at%8 != 0 {
+			return fmt.Errorf("rank %d says that its buffer is where there is no memory: its part of the board is damaged", i)
+		}
+	}
+	operand := func(rank, from, to int) collective.Buffer {
+		return cutBuffer(collective.Buffer{Type: w.Dst.Type, Data: memory[e.line(rank).extra-1:][:size]}, from, to)
+	}
+	for ; lo < hi; lo += reduceBlock {
+		to := min(hi, lo+reduceBlock)
+		result := operand(0, lo, to)
+		for i := 1; i < n; i++ {
+			collective.Combine(w.Call.Op, result, result, operand(i, lo, to))
+		}
+		collective.Finish(w.Call.Op, result, n)
+		for i := 1; i < n; i++ {
+			copy(operand(i, lo, to).Data, result.Data)
+		}
+	}
+	return e.step(ctx)
+}
+
+// pipeline carries out an all-reduce chunk by chunk. The first chunk has been put. A chunk
+// has a slice for each rank.
+func (e *Engine) pipeline(ctx context.Context, w *collective.Work) error {
+	chunk := sliceSize(len(e.peers)) * len(e.peers)
+	chunks := uint32((len(w.Dst.Data) + chunk - 1) / chunk)
+	for s := uint32(1); s < chunks+2; s++ {
+		if s < chunks {
+			e.putSlices(w, s)
+		}
+		if s <= chunks {
+			e.reduceSlice(w, s-1)
+		}
+		if s >= 2 {
+			e.takeSlices(w, s-2)
+		}
+		if err := e.step(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// sliceSize is the number of bytes of each of n slices of a whole chunk.
+func sliceSize(n int) int { return min(resultSize, slotSize/n&^63) }
+
+// slice returns the bytes of dst that a rank reduces in a chunk.
+func (e *Engine) slice(dst collective.Buffer, chunk uint32, rank int) collective.Buffer {
+	n := len(e.peers)
+	whole := sliceSize(n)
+	begin := int(chunk) * whole * n
+	end := min(len(dst.Data), begin+whole*n)
+	part := roundUp((end-begin+n-1)/n, 64)
+	return cutBuffer(dst, min(end, begin+rank*part), min(end, begin+(rank+1)*part))
+}
+
+// putSlices copies the slices of a chunk that other ranks reduce.
+func (e *Engine) putSlices(w *collective.Work, chunk uint32) {
+	area, whole := e.slot(e.rank, chunk), sliceSize(len(e.peers))
+	for i := range e.peers {
+		if i != e.rank {
+			copy(area[i*whole:], e.slice(w.Dst, chunk, i).Data)
+		}
+	}
+}
+
+// reduceSlice reduces this rank's slice of a chunk into its result.
+func (e *Engine) reduceSlice(w *collective.Work, chunk uint32) {
+	mine := e.slice(w.Dst, chunk, e.rank)
+	result := collective.Buffer{Type: mine.Type, Count: mine.Count, Data: e.peers[e.rank].results[chunk%2][:len(mine.Data)]}
+	at := e.rank * sliceSize(len(e.peers))
+	for lo := 0; lo < len(mine.Data); lo += reduceBlock {
+		hi := min(len(mine.Data), lo+reduceBlock)
+		from := func(rank int) collective.Buffer {
+			if rank == e.rank {
+				return cutBuffer(mine, lo, hi)
+			}
+			return cutBuffer(collective.Buffer{Type: mine.Type, Data: e.slot(rank, chunk)[at:][:len(mine.Data)]}, lo, hi)
+		}
+		d := cutBuffer(result, lo, hi)
+		collective.Combine(w.Call.Op, d, from(0), from(1))
+		for i := 2; i < len(e.peers); i++ {
+			collective.Combine(w.Call.Op, d, d, from(i))
+		}
+		collective.Finish(w.Call.Op, d, len(e.peers))
+	}
+}
+
+// takeSlices copies all results of a chunk.
+func (e *Engine) takeSlices(w *collective.Work, chunk uint32) {
+	for i := range e.peers {
+		to := e.slice(w.Dst, chunk, i)
+		copy(to.Data, e.peers[i].results[chunk%2][:])
+	}
+}

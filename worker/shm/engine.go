@@ -1,0 +1,167 @@
+package shm
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/gorun/gorun/worker/board"
+	"github.com/gorun/gorun/worker/collective"
+)
+
+// Engine carries out the collectives of one communicator whose ranks are all on this
+// node. Messages between two ranks go to the engine below.
+type Engine struct {
+	collective.Engine // for messages between two ranks
+
+	node  *Node
+	ranks []int // the local rank of each rank
+	rank  int
+	peers []peer // of each rank, this one included
+
+	waiter *board.Waiter
+	calls  uint32 // collectives so far
+	steps  uint32 // steps of all collectives so far
+}
+
+// peer is one rank's part of the communicator.
+type peer struct {
+	*block
+	entry *entry
+}
+
+// New returns the engine of communicator comm. ranks has the local rank of each rank;
+// this one is number rank. All of them must call New; it waits for them. If one of them
+// has no memory for another communicator, New returns below on all of them.
+func New(ctx context.Context, n *Node, comm uint64, ranks []int, below collective.Engine) (collective.Engine, error) {
+	e := &Engine{
+		Engine: below, node: n, ranks: ranks, rank: -1, peers: make([]peer, len(ranks)),
+		waiter: n.board.Waiter(n.local, &n.directory(0).stop, nil),
+	}
+	for i, local := range ranks {
+		if local < 0 || local >= n.board.Ranks() {
+			return nil, fmt.Errorf("there is no local rank %d: the node has %d", local, n.board.Ranks())
+		}
+		if local == n.local {
+			e.rank = i
+		}
+	}
+	if e.rank < 0 {
+		return nil, fmt.Errorf("local rank %d is not among the ranks of the communicator", n.local)
+	}
+	if err := n.open(comm, len(ranks)); err != nil {
+		return nil, e.fail(err)
+	}
+	complete := true
+	for i, local := range ranks {
+		entry, b, err := n.find(ctx, e.waiter, local, comm)
+		if err != nil {
+			return nil, e.fail(err)
+		}
+		e.peers[i] = peer{b, entry}
+		complete = complete && b != nil
+	}
+	if !complete {
+		e.leave()
+		return below, nil
+	}
+	return e, nil
+}
+
+// leave counts this rank out of the communicator.
+func (e *Engine) leave() {
+	for _, p := range e.peers {
+		p.entry.left.Add(^uint64(0))
+	}
+}
+
+// Do carries out one collective.
+func (e *Engine) Do(ctx context.Context, w *collective.Work) error {
+	err := e.node.err()
+	if err == nil {
+		err = e.do(ctx, w)
+	}
+	if err != nil {
+		return e.fail(err)
+	}
+	return nil
+}
+
+// fail breaks the engine because of err and returns what the caller gets.
+func (e *Engine) fail(err error) error {
+	switch {
+	case errors.Is(err, board.ErrAborted): // every rank has that already
+		return err
+	case errors.Is(err, board.ErrStopped):
+		err = e.node.stopped(e.ranks)
+	}
+	e.Break(err)
+	return err
+}
+
+// Split returns the engine of a communicator of some of the ranks.
+func (e *Engine) Split(ctx context.Context, comm uint64, ranks []int) (collective.Engine, error) {
+	below, err := e.Engine.Split(ctx, comm, ranks)
+	if err != nil {
+		return nil, err
+	}
+	locals := make([]int, len(ranks))
+	for i, r := range ranks {
+		locals[i] = e.ranks[r]
+	}
+	return New(ctx, e.node, comm, locals, below)
+}
+
+// Break makes every call of every rank return.
+func (e *Engine) Break(why error) {
+	e.node.Break(why)
+	e.Engine.Break(why)
+}
+
+// Close ends the engine.
+func (e *Engine) Close() error {
+	e.leave()
+	return e.Engine.Close()
+}
+
+// line returns the line of the present call.
+func (e *Engine) line(rank int) *line { return &e.peers[rank].lines[e.calls%2] }
+
+// slot returns the slot of a rank for a step of the present call.
+func (e *Engine) slot(rank int, step uint32) *[slotSize]byte {
+	return &e.peers[rank].slots[(e.calls+step)%2]
+}
+
+// begin says that this rank is in the call and waits until all are. data has been put.
+func (e *Engine) begin(ctx context.Context, c *collective.Call, extra uint64) error {
+	mine := e.line(e.rank)
+	mine.signature = c.Signature()
+	mine.extra = extra
+	e.peers[e.rank].calls[e.calls%2] = recordOf(c)
+	mine.word.Publish(e.calls)
+	for i := range e.peers {
+		theirs := e.line(i)
+		if err := e.waiter.Await(ctx, &theirs.word, e.calls); err != nil {
+			return err
+		}
+		if theirs.signature != mine.signature {
+			return &collective.MismatchError{
+				Rank: e.rank, Mine: *c,
+				Peer: i, Theirs: e.peers[i].calls[e.calls%2].call(),
+			}
+		}
+	}
+	return nil
+}
+
+// step says that this rank has done one more step and waits until all have.
+func (e *Engine) step(ctx context.Context) error {
+	e.steps++
+	e.peers[e.rank].step.Publish(e.steps)
+	for i := range e.peers {
+		if err := e.waiter.Await(ctx, &e.peers[i].step, e.steps); err != nil {
+			return err
+		}
+	}
+	return nil
+}

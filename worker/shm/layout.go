@@ -1,0 +1,93 @@
+package shm
+
+import (
+	"sync/atomic"
+	"unsafe"
+
+	"github.com/gorun/gorun/worker/board"
+	"github.com/gorun/gorun/worker/collective"
+)
+
+const (
+	inLine     = 40        // bytes of what a rank gives that fit into its line
+	slotSize   = 256 << 10 // bytes of a slot
+	resultSize = 32 << 10  // bytes of a result
+)
+
+// line is what a rank says of its call, in one line of the cache.
+type line struct {
+	word      board.Word // number of the call
+	signature uint64
+	extra     uint64 // all-reduce: where the operand lies in the board's memory, plus 1; unequal parts: the steps that the rank needs
+	data      [inLine]byte
+}
+
+// block is one communicator of one rank.
+type block struct {
+	lines [2]line
+	step  board.Word
+	_     [56]byte
+	calls [2]record // what the signatures of the lines stand for
+	_     [6]uint64
+
+	slots   [2][slotSize]byte
+	results [2][resultSize]byte
+}
+
+// record is a call as other ranks may read it.
+type record struct {
+	comm, seq, count uint64
+	what             uint64 // kind, type, op
+	peers            uint64 // root, tag
+}
+
+func recordOf(c *collective.Call) record {
+	return record{
+		comm: c.Comm, seq: c.Seq, count: c.Count,
+		what:  uint64(c.Kind) | uint64(c.Type)<<8 | uint64(c.Op)<<16,
+		peers: uint64(uint32(c.Root)) | uint64(uint32(c.Tag))<<32,
+	}
+}
+
+func (r record) call() collective.Call {
+	return collective.Call{
+		Comm: r.comm, Seq: r.seq, Count: r.count,
+		Kind: collective.Kind(r.what), Type: collective.DType(r.what >> 8), Op: collective.Op(r.what >> 16),
+		Root: int32(r.peers), Tag: int32(r.peers >> 32),
+	}
+}
+
+const maxReason = 1 << 10
+
+// directory is the beginning of an arena.
+type directory struct {
+	changes board.Word    // counts additions
+	stop    board.Word    // arena 0 only: ends every call of the world
+	first   atomic.Uint32 // arena 0 only: the local rank whose reason counts, plus 1
+	_       [44]byte
+
+	reasonSize uint64
+	reason     [maxReason]byte // why this rank's call failed
+
+	entries [maxBlocks]entry
+}
+
+// maxBlocks is the number of communicators that a rank can have at once.
+const maxBlocks = 250
+
+// entry says where the block of a communicator is.
+type entry struct {
+	comm  atomic.Uint64
+	left  atomic.Uint64 // ranks that have not closed the communicator yet
+	place atomic.Uint64 // 0: the entry is free; noMemory: there is no block; else the offset in the arena
+}
+
+const noMemory = 1
+
+// grain is what every piece of an arena is a multiple of.
+const grain = 4096
+
+const (
+	directorySize = (int(unsafe.Sizeof(directory{})) + grain - 1) / grain * grain
+	blockSize     = (int(unsafe.Sizeof(block{})) + grain - 1) / grain * grain
+)
