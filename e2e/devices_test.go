@@ -92,6 +92,14 @@ func TestPin(t *testing.T) {
 			flags: "--nproc-per-node gpu", env: []string{"CUDA_VISIBLE_DEVICES=" + b + "," + a},
 			want: []string{"0 0 " + b + "," + a + " - " + b, "1 1 " + b + "," + a + " - " + a},
 		},
+		"some of what CUDA shows": {
+			flags: "--nproc-per-node 2", env: []string{"NVIDIA_VISIBLE_DEVICES=" + b + "," + d},
+			want: []string{"0 0 1,3 PCI_BUS_ID " + b, "1 1 1,3 PCI_BUS_ID " + d},
+		},
+		"some of the user's list": {
+			flags: "--nproc-per-node gpu", env: []string{"CUDA_VISIBLE_DEVICES=3,1,0", "SLURM_STEP_GPUS=1,3"},
+			want: []string{"0 0 3,1 PCI_BUS_ID " + d, "1 1 3,1 PCI_BUS_ID " + b}, text: "does not give 1 of the 3 GPUs that CUDA shows",
+		},
 		"hidden": {
 			flags: "--nproc-per-node 2", env: []string{"CUDA_VISIBLE_DEVICES="},
 			want: []string{"0 0  - -", "1 1  - -"},
@@ -154,6 +162,9 @@ func TestPin(t *testing.T) {
 			}
 			if !strings.Contains(x.err.String(), tt.text) {
 				t.Errorf("it does not say %q", tt.text)
+			}
+			if strings.HasPrefix(tt.text, "gorun: ") && x.err.String() != tt.text {
+				t.Errorf("it says more than %q", tt.text)
 			}
 		})
 	}

@@ -38,6 +38,10 @@ type GPU struct {
 	Parent    string     `json:"parent,omitempty"`    // UUID of the GPU that a MIG instance is a part of
 
 	State *preflight.DeviceState `json:"state,omitempty"` // takes longer to read; only Survey reads it
+
+	// Entry names it in CUDA_VISIBLE_DEVICES in the user's form: the entry of the
+	// user's list, or without a list CUDA's index; only FindVisible sets it.
+	Entry string `json:"-"`
 }
 
 // Instance is one MIG compute instance.

@@ -3,6 +3,7 @@ package device
 import (
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/gorun/gorun/internal/environ"
@@ -49,6 +50,9 @@ type Visibility struct {
 	Withheld bool
 	// Whole means that CUDA shows the same GPUs in the same order without gorun.
 	Whole bool
+	// Ambiguous means that CUDA counts the GPUs otherwise than nvidia-smi unless
+	// CUDA_DEVICE_ORDER says PCI_BUS_ID.
+	Ambiguous bool
 	// OrderUnknown says why CUDA's numbers are unknown; "": they are known. If they
 	// are unknown, Visible is in PCI order, and the indexes in CUDA_VISIBLE_DEVICES
 	// may mean other GPUs.
@@ -71,6 +75,9 @@ func FindVisible(gpus []GPU, grants Grants) (s Visibility) {
 	}
 	if grants.CUDA == nil {
 		s.Visible, s.Notes = visibleByDefault(open, s.Notes)
+		for i := range s.Visible {
+			s.Visible[i].Entry = strconv.Itoa(i)
+		}
 	} else {
 		var why string
 		if s.Visible, why = visibleToCUDA(open, *grants.CUDA); why != "" {
@@ -87,8 +94,10 @@ func FindVisible(gpus []GPU, grants Grants) (s Visibility) {
 	}
 	s.restrict(open, grants)
 	s.Whole = shown > 0 && len(s.Visible) == shown
-	if why := orderUnknown(open, grants); why != "" && grants.CUDA == nil && len(s.Visible) < shown {
-		s.note("%s", why) // the GPUs are known, and the workers get their UUIDs
+	why := orderUnknown(open, grants)
+	s.Ambiguous = why != ""
+	if s.Ambiguous && grants.CUDA == nil && len(s.Visible) < shown {
+		s.note("%s", why) // the GPUs are known, and the workers get their numbers in PCI order
 	} else {
 		s.OrderUnknown = why
 	}

@@ -212,3 +212,33 @@ func FuzzFindVisible(f *testing.F) {
 		}
 	})
 }
+
+// TestEntries checks how CUDA_VISIBLE_DEVICES names what is visible in the user's form,
+// and whether CUDA may count otherwise than nvidia-smi.
+func TestEntries(t *testing.T) {
+	four := func() []GPU { return gpusWithMinors(0, 1, 2, 3) }
+	for _, c := range []struct {
+		gpus      []GPU
+		env       string // entries, separated by blanks
+		want      string
+		ambiguous bool
+	}{
+		{four(), "", "0 1 2 3", false},
+		{deny(four(), 0, 2), "", "0 1", false},
+		{four(), "CUDA_VISIBLE_DEVICES=3,01,x", "3 01", false},
+		{four(), "CUDA_VISIBLE_DEVICES=GPU-c,GPU-a0", "GPU-c GPU-a0", false},
+		{four(), "NVIDIA_VISIBLE_DEVICES=1,GPU-d3", "1 3", false},
+		{four(), "CUDA_VISIBLE_DEVICES=3,1,0 SLURM_STEP_GPUS=1,3", "3 1", false},
+		{mixModels(four()), "NVIDIA_VISIBLE_DEVICES=1,2", "1 2", true},
+		{mixModels(four()), "CUDA_DEVICE_ORDER=PCI_BUS_ID", "0 1 2 3", false},
+	} {
+		s := FindVisible(c.gpus, ReadGrants(strings.Fields(c.env)))
+		var got []string
+		for _, g := range s.Visible {
+			got = append(got, g.Entry)
+		}
+		if strings.Join(got, " ") != c.want || s.Ambiguous != c.ambiguous {
+			t.Errorf("%s: %q, ambiguous %v", c.env, got, s.Ambiguous)
+		}
+	}
+}

@@ -37,6 +37,7 @@ func visibleToCUDA(open []GPU, list string) (visible []GPU, note string) {
 			return nil, fmt.Sprintf("CUDA_VISIBLE_DEVICES=%s names %q twice, so CUDA shows no GPU at all", list, entry)
 		}
 		seen[key] = true
+		gpu.Entry = entry
 		visible = append(visible, gpu)
 	}
 	return visible, ""

@@ -28,6 +28,7 @@
 //   - CUDA_VISIBLE_DEVICES stays as it is where CUDA shows the right GPUs in the right
 //     order anyway. Otherwise it has the entries of the user's own list, or indexes
 //     where it is not set, because many programs parse it.
-//   - UUIDs name the GPUs where CUDA's numbers are not certain, for MIG instances, and
-//     with --pin-by=uuid. If a UUID is not known, indexes in PCI order name all GPUs.
+//   - UUIDs name the GPUs of Exclusive where CUDA may count them otherwise than
+//     nvidia-smi, MIG instances, and all GPUs with --pin-by=uuid. If a UUID is not known,
+//     indexes in PCI order name all GPUs.
 package place

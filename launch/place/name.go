@@ -10,18 +10,15 @@ import (
 	"github.com/gorun/gorun/launch/device"
 )
 
-// gpuNames returns a function that gives CUDA's names of the visible GPUs. Where it is
-// certain what CUDA numbers, the names are the entries of the user's list, or indexes if
-// there is none, because many programs read numbers there. Otherwise they are UUIDs. If
-// a UUID is not known, they are indexes for all GPUs, because CUDA does not mix the two.
-func gpuNames(n Node, wantUUID bool) (func(at int) string, error) {
-	if certain := n.Whole && n.OrderUnknown == "" && !slices.ContainsFunc(n.Visible, isMIG); certain && !wantUUID {
-		if n.List == nil {
-			return strconv.Itoa, nil
-		}
-		if entries := strings.Split(*n.List, ","); len(entries) == len(n.Visible) {
-			return func(at int) string { return strings.TrimSpace(entries[at]) }, nil
-		}
+// gpuNames returns a function that gives CUDA's names of the visible GPUs in a mode.
+// They are those of the user's own form, because many programs read numbers there: the
+// entries of the user's list or, without a list, indexes. UUIDs name the GPUs if the user
+// wants it, for MIG instances, and for a single GPU that CUDA may count otherwise. If a
+// UUID is not known, they are indexes for all GPUs, because CUDA does not mix the two.
+func gpuNames(n Node, mode Mode, wantUUID bool) (func(at int) string, error) {
+	unfit := func(g device.GPU) bool { return g.Entry == "" || isMIG(g) }
+	if !wantUUID && !slices.ContainsFunc(n.Visible, unfit) && !(n.Ambiguous && mode == Exclusive) {
+		return func(at int) string { return n.Visible[at].Entry }, nil
 	}
 	byUUID, byIndex := true, true
 	for _, g := range n.Visible {

@@ -46,7 +46,7 @@ func Make(n Node, o Options) (Plan, error) {
 		return p, p.planWithoutGPUs(n, o)
 	}
 	if most := max(n.Skip+n.Workers, n.All); most > len(n.Visible) && !o.Strict() && !o.Oversubscribe && o.Mode == "" {
-		p.Mode, p.Shared, o.Mode = None, true, None
+		p.Mode, o.Mode = None, None
 		p.note("%s, but %s on node %s: no worker gets a GPU of its own, as under torchrun; --nproc-per-node gpu starts one for each GPU", plural(most, "worker"), visibleGPUs(len(n.Visible)), n.Name)
 	}
 	if err := p.assignGPUs(n, o); err != nil {
@@ -155,7 +155,7 @@ func tooFewGPUs(n Node, o Options, have int) error {
 // setVariables sets the variables that name each worker's GPUs.
 func (p *Plan) setVariables(n Node, o Options) error {
 	strict := o.Strict()
-	nameOf, err := gpuNames(n, o.ByUUID)
+	nameOf, err := gpuNames(n, p.Mode, o.ByUUID)
 	if err != nil {
 		return err
 	}

@@ -27,6 +27,11 @@ func with(all []device.GPU, change func(i int, g *device.GPU)) []device.GPU {
 	return all
 }
 
+// named gives the GPUs their entries of CUDA_VISIBLE_DEVICES.
+func named(all []device.GPU, entries ...string) []device.GPU {
+	return with(all, func(i int, g *device.GPU) { g.Entry = entries[i] })
+}
+
 func mig(i int, g *device.GPU)       { g.Index, g.UUID = -1, fmt.Sprint("MIG-", i) }
 func anonymous(_ int, g *device.GPU) { g.UUID = "" }
 
@@ -70,23 +75,35 @@ func TestMake(t *testing.T) {
 			want: []string{"GPU-0,GPU-1 [0]"},
 		},
 		{
-			name: "exclusive, by index", node: Node{Workers: 2, Visibility: device.Visibility{Visible: gpus(4), Whole: true}}, options: Options{Mode: Exclusive}, mode: Exclusive,
+			name: "exclusive, by index", node: Node{Workers: 2, Visibility: device.Visibility{Visible: named(gpus(4), "0", "1", "2", "3"), Whole: true}}, options: Options{Mode: Exclusive}, mode: Exclusive,
 			want: []string{"0 [0]", "1 [1]"},
 		},
 		{
-			name: "exclusive, of the user's list", node: Node{Workers: 2, List: list("3, GPU-1"), Visibility: device.Visibility{Visible: []device.GPU{gpus(4)[3], gpus(4)[1]}, Whole: true}}, options: Options{Mode: Exclusive}, mode: Exclusive,
+			name: "exclusive, of the user's list", node: Node{Workers: 2, List: list("3, GPU-1"), Visibility: device.Visibility{Visible: named([]device.GPU{gpus(4)[3], gpus(4)[1]}, "3", "GPU-1"), Whole: true}}, options: Options{Mode: Exclusive}, mode: Exclusive,
 			want: []string{"3 [0]", "GPU-1 [1]"},
 		},
 		{
-			name: "exclusive, of a list that CUDA cuts off", node: Node{Workers: 1, List: list("3,x"), Visibility: device.Visibility{Visible: gpus(4)[3:], Whole: true}}, options: Options{Mode: Exclusive}, mode: Exclusive,
-			want: []string{"GPU-3 [0]"},
+			name: "exclusive, of a list that CUDA cuts off", node: Node{Workers: 1, List: list("3,x"), Visibility: device.Visibility{Visible: named(gpus(4)[3:], "3"), Whole: true}}, options: Options{Mode: Exclusive}, mode: Exclusive,
+			want: []string{"3 [0]"},
 		},
 		{
-			name: "another agent's GPUs come last", node: Node{Workers: 1, Skip: 1, All: 2, Visibility: device.Visibility{Visible: gpus(2), Whole: true}}, mode: Order,
+			name: "some of what CUDA shows", node: Node{Workers: 2, Visibility: device.Visibility{Visible: named(gpus(4)[1:3], "1", "2")}}, mode: Order,
+			want: []string{"1,2 [0]", "1,2 [1]"},
+		},
+		{
+			name: "some of what CUDA shows, which may count otherwise", node: Node{Workers: 2, Visibility: device.Visibility{Visible: named(gpus(4)[1:3], "1", "2"), Ambiguous: true}}, mode: Order,
+			want: []string{"1,2 [0]", "1,2 [1]"},
+		},
+		{
+			name: "one each of what CUDA may count otherwise", node: Node{Workers: 2, Visibility: device.Visibility{Visible: named(gpus(4)[1:3], "1", "2"), Ambiguous: true}}, options: Options{Mode: Exclusive}, mode: Exclusive,
+			want: []string{"GPU-1 [0]", "GPU-2 [1]"},
+		},
+		{
+			name: "another agent's GPUs come last", node: Node{Workers: 1, Skip: 1, All: 2, Visibility: device.Visibility{Visible: named(gpus(2), "0", "1"), Whole: true}}, mode: Order,
 			want: []string{"1,0 [1]"},
 		},
 		{
-			name: "a MIG instance is named by its UUID", node: Node{Workers: 1, List: list("0"), Visibility: device.Visibility{Visible: with(gpus(1), mig), Whole: true}}, options: Options{Mode: Exclusive}, mode: Exclusive,
+			name: "a MIG instance is named by its UUID", node: Node{Workers: 1, List: list("0"), Visibility: device.Visibility{Visible: named(with(gpus(1), mig), "0"), Whole: true}}, options: Options{Mode: Exclusive}, mode: Exclusive,
 			want: []string{"MIG-0 [0]"},
 		},
 		{

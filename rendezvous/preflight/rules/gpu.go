@@ -18,7 +18,7 @@ func gpuRules() []preflight.Rule {
 	return []preflight.Rule{
 		{
 			ID: "D02", Name: "enough-gpu", Severity: preflight.Error,
-			Meaning: "A node has at least as many visible GPUs as workers; on a single machine, with --oversubscribe-gpus, and for a program of which gorun sees neither NCCL nor torch, it is a warning.",
+			Meaning: "A node has at least as many visible GPUs as workers if other nodes have; with --oversubscribe-gpus, and for a program of which gorun sees neither NCCL nor torch, it is a warning. Where every node has fewer, the workers may compute on CPUs: they start, and a line says so.",
 			Symptom: "`invalid device ordinal`, `no CUDA-capable device`, `Duplicate GPU detected`.",
 			Steps: []preflight.Step{
 				preflight.ToGorun.Step("start as many workers as there are GPUs", "--nproc-per-node 4").Everywhere(),
@@ -58,15 +58,16 @@ func gpuRules() []preflight.Rule {
 }
 
 func checkEnoughGPUs(f *preflight.Fleet) []preflight.Finding {
-	// On one machine the job may use Gloo. If it uses NCCL there, NCCL reports
-	// the fault at once.
-	apart := f.View().Places > 1
+	lacks := func(n *preflight.Facts) bool { return n.Node.Workers > len(n.GPU.Visible) }
+	enough := false
+	for _, n := range f.Known() {
+		enough = enough || hasGPUs(n) && !lacks(n)
+	}
 	return bySeverity(f, func(_ int, n *preflight.Facts, add func(preflight.Severity, string)) {
-		g := n.GPU
-		if !g.Driver || len(g.Devices) == 0 || n.Node.Workers <= len(g.Visible) || hidesGPUs(n) || n.IsOn("NCCL_MULTI_RANK_GPU_ENABLE") {
+		if !enough || !hasGPUs(n) || !lacks(n) || n.IsOn("NCCL_MULTI_RANK_GPU_ENABLE") {
 			return
 		}
-		add(errorIf(usesGPU(n) && apart && !g.Shared), fmt.Sprintf("%s, %s visible of %d", preflight.Plural(n.Node.Workers, "worker"), preflight.Plural(len(g.Visible), "GPU"), len(g.Devices)))
+		add(errorIf(usesGPU(n) && !n.GPU.Shared), fmt.Sprintf("%s, %s visible of %d", preflight.Plural(n.Node.Workers, "worker"), preflight.Plural(len(n.GPU.Visible), "GPU"), len(n.GPU.Devices)))
 	}, func(s preflight.Severity, _ []int) preflight.Finding {
 		x := preflight.Finding{Text: "There are more workers than visible GPUs; NCCL refuses two ranks on one GPU.", Steps: fewerWorkers(f)}
 		if s == preflight.Error {
@@ -90,6 +91,11 @@ func fewerWorkers(f *preflight.Fleet) []preflight.Step {
 		return []preflight.Step{more}
 	}
 	return []preflight.Step{preflight.ToGorun.Step("start as many workers as there are GPUs", "--nproc-per-node "+strconv.Itoa(least)).Everywhere(), more.Alternative()}
+}
+
+// hasGPUs reports whether the node has GPUs that its user did not hide.
+func hasGPUs(n *preflight.Facts) bool {
+	return n.GPU.Driver && len(n.GPU.Devices) > 0 && !hidesGPUs(n)
 }
 
 // usesGPU reports whether the workers load a library that needs GPUs.

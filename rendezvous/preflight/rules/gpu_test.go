@@ -11,7 +11,8 @@ func gpuCases() map[string][]ruleCase {
 	return map[string][]ruleCase{
 		"D02": {
 			{name: "4 of 8 are visible", severity: preflight.Error, odd: []int{1}, change: func(f *preflight.Fleet) { f.Nodes[1].GPU.Visible = f.Nodes[1].GPU.Visible[:4] }, says: []string{"8 workers, 4 GPUs visible of 8"}},
-			{name: "a single node", nodes: 1, severity: preflight.Warning, odd: []int{0}, change: func(f *preflight.Fleet) { f.Nodes[0].Node.Workers = 9 }},
+			{name: "a single node", nodes: 1, change: func(f *preflight.Fleet) { f.Nodes[0].Node.Workers = 9 }},
+			{name: "every node has too few", change: func(f *preflight.Fleet) { everyNode(f, func(n *preflight.Facts) { n.Node.Workers = 16 }) }},
 			{name: "shared on purpose", severity: preflight.Warning, odd: []int{1}, change: func(f *preflight.Fleet) {
 				f.Nodes[1].GPU.Visible, f.Nodes[1].GPU.Shared = f.Nodes[1].GPU.Visible[:4], true
 			}},
@@ -21,8 +22,9 @@ func gpuCases() map[string][]ruleCase {
 					preflighttest.Set(n, "NCCL_MULTI_RANK_GPU_ENABLE", "1")
 				})
 			}},
-			{name: "a program that may need none", severity: preflight.Warning, odd: []int{0, 1, 2, 3}, change: func(f *preflight.Fleet) {
-				everyNode(f, func(n *preflight.Facts) { n.Node.Workers = 16; n.Libraries = library.Facts{} })
+			{name: "a program that may need none", severity: preflight.Warning, odd: []int{1}, change: func(f *preflight.Fleet) {
+				everyNode(f, func(n *preflight.Facts) { n.Libraries = library.Facts{} })
+				f.Nodes[1].GPU.Visible = f.Nodes[1].GPU.Visible[:4]
 			}},
 			{name: "hidden on purpose", change: func(f *preflight.Fleet) {
 				everyNode(f, func(n *preflight.Facts) { n.GPU.Visible = nil; preflighttest.Set(n, "CUDA_VISIBLE_DEVICES", "") })
