@@ -125,7 +125,14 @@ type Cause struct {
 	// a peer was lost. Such a failure is never named as the cause while a primary one
 	// exists.
 	Consequence bool `json:"consequence,omitempty"`
+	// PeerClosed is set when a closed connection ended the worker, of a peer or of
+	// something else: SIGPIPE killed it, or its last words say so. Of two failures
+	// without Consequence such a one is not the cause.
+	PeerClosed bool `json:"peer_closed,omitempty"`
 }
+
+// MayFollow reports whether another failure may have brought this one about.
+func (c *Cause) MayFollow() bool { return c.Consequence || c.PeerClosed }
 
 // CompareErrorTimes compares when two workers raised their exceptions, by their error
 // files. It returns 0 if these do not tell: a worker has none, the clocks are not the

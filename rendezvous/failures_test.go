@@ -79,9 +79,9 @@ func TestPrimaryCause(t *testing.T) {
 	}
 }
 
-// TestFirstExceptionIsTheCause checks that the error files order the failures of one node,
-// and the ends those of several.
-func TestFirstExceptionIsTheCause(t *testing.T) {
+// TestFirstCause checks that the error files order the failures of one node, and the ends
+// those of several, and that what another failure explains is not the cause.
+func TestFirstCause(t *testing.T) {
 	at := func(node, rank, second int) Cause {
 		return Cause{Kind: KindExit, Node: NodeID(fmt.Sprint("id", node)), Rank: rank, ErrorTime: time.Unix(int64(second), 0)}
 	}
@@ -95,6 +95,8 @@ func TestFirstExceptionIsTheCause(t *testing.T) {
 		{"the same second", []Cause{at(1, 2, 10), at(1, 1, 10)}, 2},
 		{"two nodes", []Cause{at(1, 1, 20), at(2, 2, 10)}, 1},
 		{"a worker without a file", []Cause{silent, at(1, 1, 10)}, 4},
+		{"a closed connection", []Cause{{Node: "id1", Rank: 1, PeerClosed: true}, {Node: "id2", Rank: 2}}, 2},
+		{"a closed connection and a consequence", []Cause{{Node: "id1", Rank: 1, Consequence: true}, {Node: "id2", Rank: 2, PeerClosed: true}}, 2},
 	} {
 		var r round
 		now := time.Unix(100, 0)

@@ -110,10 +110,12 @@ func (r *round) firstCause() Cause {
 	weight := func(f failure) int {
 		switch {
 		case f.Kind == KindWitness:
-			return 3
+			return 4
 		case f.changesNodes():
-			return 2
+			return 3
 		case f.Consequence:
+			return 2
+		case f.PeerClosed:
 			return 1
 		default:
 			return 0

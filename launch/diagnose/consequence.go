@@ -51,6 +51,23 @@ func showsLostPeer(lines []string) bool {
 	return lost
 }
 
+// ShowsClosedConnection reports whether the last words of a worker are about a
+// connection that the other side closed. Unlike the words of IsConsequence they do not
+// say whose connection it was: a peer's, or that of a server that failed.
+func ShowsClosedConnection(tail []string) bool {
+	lines := clean(tail)
+	if found := exceptions(lines); len(found) > 0 {
+		e := firstOfChain(found)
+		return closedConnection().MatchString(e.class + ": " + strings.Join(e.message, "\n"))
+	}
+	for i := len(lines) - 1; i >= 0; i-- {
+		if !uninformative().MatchString(lines[i]) {
+			return closedConnection().MatchString(lines[i]) && !workerFault().MatchString(lines[i])
+		}
+	}
+	return false
+}
+
 var (
 	colours = lazyRegexp("\x1b\\[[0-?]*[ -/]*[@-~]")
 	// torchRank matches the rank that torch puts before the lines of a

@@ -3,6 +3,7 @@ package diagnose
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -72,6 +73,31 @@ func TestEachLostPeerLine(t *testing.T) {
 	} {
 		if IsConsequence([]string{"step 1", line}) {
 			t.Errorf("called a consequence: %s", line)
+		}
+	}
+}
+
+// TestShowsClosedConnection checks that only the last words count.
+func TestShowsClosedConnection(t *testing.T) {
+	traceback := []string{"Traceback (most recent call last):", `  File "train.py", line 3, in <module>`, "    s.send(b)"}
+	for _, tt := range []struct {
+		tail []string
+		want bool
+	}{
+		{nil, false},
+		{[]string{"step 1"}, false},
+		{[]string{"write: Broken pipe"}, true},
+		{[]string{"recv from rank 4: Connection closed by peer"}, true},
+		{[]string{"recv: Connection reset by peer", "goroutine 7 [running]:"}, true},
+		{[]string{"Broken pipe", "tried again, step 2"}, false},
+		{[]string{"CUDA error: unknown error; socket closed"}, false},
+		{append(slices.Clone(traceback), "ConnectionResetError: [Errno 104] Connection reset by peer"), true},
+		{append(slices.Clone(traceback), "EOFError"), true},
+		{append(slices.Clone(traceback), "ValueError: loss is NaN"), false},
+		{append([]string{"Broken pipe"}, append(slices.Clone(traceback), "ValueError: loss is NaN")...), false},
+	} {
+		if got := ShowsClosedConnection(tt.tail); got != tt.want {
+			t.Errorf("%q: %v, want %v", tt.tail, got, tt.want)
 		}
 	}
 }

@@ -38,6 +38,13 @@ var lostPeer = sync.OnceValue(func() *regexp.Regexp {
 // (data, logging). They count only in an exception of torch.distributed.
 var weakLostPeer = lazyRegexp("(?i)" + connectionClosed)
 
+// closedConnection matches what programs print about a connection that the other side
+// closed.
+var closedConnection = anyOf(
+	"(?i)"+connectionClosed, `ConnectionResetError`, `BrokenPipeError`, `ConnectionAbortedError`, `^EOFError\b`,
+	`(?i)\bunexpected eof\b`, `(?i)\bclosed by (?:the )?(?:remote |other )?(?:peer|host|side)\b`,
+)
+
 // workerFault matches failures of the worker itself, even where NCCL or its
 // watchdog reports them.
 var workerFault = anyOf(

@@ -10,8 +10,8 @@
 //	every state but idle ────► stopping ──────────────────► stopped
 //
 // The package posts two events: Done when every worker has ended with exit code 0,
-// and Failed for the first failure. The failure of a worker that only lost a peer
-// waits up to a second for the peer's own failure. So the first Failed is a cause and
+// and Failed for the first failure. The failure of a worker that may only have lost a
+// peer waits up to a second for the peer's own failure. So the first Failed is a cause and
 // not its consequence. After Failed the other workers run on until Stop, because
 // another node may have failed first. A round that is done can still be stopped,
 // because other nodes' workers may run on and fail.

@@ -11,6 +11,7 @@ import (
 	"github.com/gorun/gorun/launch/process"
 	"github.com/gorun/gorun/launch/report"
 	"github.com/gorun/gorun/rendezvous"
+	"golang.org/x/sys/unix"
 )
 
 // findCause finds out why a worker failed.
@@ -25,14 +26,16 @@ func (r *Round) findCause(w *worker, exit process.Exit) rendezvous.Cause {
 	c := r.causeWithOutput(kind, w)
 	c.ExitCode, c.Signal, c.Time, c.Interpreter = max(0, exit.Code), exit.Signal, exit.At, r.opts.Plan.Program.Interpreter
 	c.Consequence = diagnose.IsConsequence(c.Tail)
+	c.PeerClosed = exit.Signal == unix.SIGPIPE || diagnose.ShowsClosedConnection(c.Tail)
 	if text := r.opts.ReportedFailure(ctx, c.Rank); text != "" && exit.Signal == 0 {
-		c.Kind, c.ExitCode, c.Message, c.Consequence = rendezvous.KindReport, 1, text, false
+		c.Kind, c.ExitCode, c.Message, c.Consequence, c.PeerClosed = rendezvous.KindReport, 1, text, false, false
 		return c
 	}
 	if f, err := report.ReadErrorFile(w.out.ErrorFile); err == nil {
 		c.ErrorFile, c.Message, c.Traceback, c.ErrorTime = w.out.ErrorFile, f.Message, f.Traceback, f.Time.UTC() // JSON has no year 10000, which a local time zone might reach
 		if len(c.Tail) == 0 {
-			c.Consequence = diagnose.IsConsequence(strings.Split(f.Traceback, "\n"))
+			lines := strings.Split(f.Traceback, "\n")
+			c.Consequence, c.PeerClosed = diagnose.IsConsequence(lines), diagnose.ShowsClosedConnection(lines)
 		}
 	}
 	return c
@@ -69,8 +72,8 @@ func (r *Round) AgentFailure(err error) rendezvous.Cause {
 	return c
 }
 
-// fail records a failure and posts the first one. If a worker failed because it
-// lost a peer, fail first waits for the peer's own failure: a process closes its
+// fail records a failure and posts the first one. If a worker may have failed because
+// it lost a peer, fail first waits for the peer's own failure: a process closes its
 // connections before it ends, and Python takes time for the rest.
 func (r *Round) fail(c rendezvous.Cause) {
 	r.mu.Lock()
@@ -88,7 +91,7 @@ func (r *Round) fail(c rendezvous.Cause) {
 	if postsLater {
 		return
 	}
-	if c.Consequence && !primary {
+	if c.MayFollow() && !primary && r.opts.Plan.World.Size > 1 {
 		select {
 		case <-time.After(peerWait):
 		case <-r.stopping: // Over reports it
@@ -132,13 +135,13 @@ func (w *worker) failedAt(r *Round) (time.Time, bool) {
 	return exit.At, !exit.Success() && !(r.wasStopped() && exit.At.After(r.stopAt))
 }
 
-// firstFailure returns the first known failure of a worker that is no consequence of
-// another: by the time in the error files, which has whole seconds, and else by the order
+// firstFailure returns the first known failure of a worker that cannot follow another
+// failure: by the time in the error files, which has whole seconds, and else by the order
 // of the ends; nil: there is none. The lock is held.
 func (r *Round) firstFailure() *rendezvous.Cause {
 	var first *rendezvous.Cause
 	for _, w := range r.workers {
-		if w.cause == nil || w.cause.Consequence {
+		if w.cause == nil || w.cause.MayFollow() {
 			continue
 		}
 		if first == nil || cmp.Or(rendezvous.CompareErrorTimes(w.cause, first), w.cause.Time.Compare(first.Time)) < 0 {

@@ -467,20 +467,23 @@ func TestRoundOfRealProcesses(t *testing.T) {
 func TestFirstFailureIsPosted(t *testing.T) {
 	const raised = `{"message": {"message": "ValueError: x", "extraInfo": {"py_callstack": "Traceback", "timestamp": "%d"}}}`
 	for _, tt := range []struct {
-		name  string
-		write func(b *testRound)
-		want  int
+		name   string
+		write  func(b *testRound)
+		signal syscall.Signal // that ends the first
+		want   int
 	}{
-		{"the first end", func(*testRound) {}, 4},
+		{"the first end", func(*testRound) {}, 0, 4},
 		{"the same second", func(b *testRound) {
 			b.write(0, "error.json", fmt.Sprintf(raised, 1605774851))
 			b.write(1, "error.json", fmt.Sprintf(raised, 1605774851))
-		}, 4},
+		}, 0, 4},
 		{"the first exception", func(b *testRound) {
 			b.write(0, "error.json", fmt.Sprintf(raised, 1605774852))
 			b.write(1, "error.json", fmt.Sprintf(raised, 1605774851))
-		}, 5},
-		{"no consequence", func(b *testRound) { b.write(0, "stderr.log", lostPeer) }, 5},
+		}, 0, 5},
+		{"no consequence", func(b *testRound) { b.write(0, "stderr.log", lostPeer) }, 0, 5},
+		{"no broken pipe", func(*testRound) {}, syscall.SIGPIPE, 5},
+		{"no closed connection", func(b *testRound) { b.write(0, "stderr.log", "write: Broken pipe\n") }, 0, 5},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -493,7 +496,7 @@ func TestFirstFailureIsPosted(t *testing.T) {
 				}
 				b.round.Start()
 				tt.write(b)
-				b.table.Processes()[0].End(1, 0)
+				b.table.Processes()[0].End(1, tt.signal)
 				b.table.Processes()[1].End(1, 0)
 				time.Sleep(reportTime)
 				if c := b.failed(); c.Rank != tt.want {
