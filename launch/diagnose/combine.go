@@ -82,12 +82,39 @@ func (s *Scanner) combine(all []*hypothesis) []*event {
 			combined = append(combined, e)
 		}
 	}
-	if len(direct) == 0 && len(combined) == 0 {
+	for _, find := range []func([]*hypothesis) *event{s.hostIDEvent, s.exitEvent} {
+		if e := find(all); e != nil && (e.class == Primary || len(direct) == 0 && len(combined) == 0) {
+			combined = append(combined, e)
+		}
+	}
+	s.nameOnlyHost(all)
+	explicit := func(e *event) bool { return e.class == Hint && !e.row.Ordered }
+	if len(direct) == 0 && len(combined) == 0 && !slices.ContainsFunc(weaker, explicit) {
 		if e := s.hangEvent(); e != nil {
 			combined = append(combined, e)
 		}
 	}
 	return combined
+}
+
+// nameOnlyHost gives causes without an origin the host on which all workers ended
+// that launchers report.
+func (s *Scanner) nameOnlyHost(all []*hypothesis) {
+	host := ""
+	for _, end := range s.job.ends {
+		if h := end.event.host; h == "" || host != "" && h != host {
+			return
+		}
+		host = end.event.host
+	}
+	hasOrigin := func(e *event) bool {
+		return e.host != "" || e.rank >= 0 || e.local >= 0 || e.pid > 0 || e.task >= 0
+	}
+	for _, h := range all {
+		if h.row.Class == Primary && !slices.ContainsFunc(h.events, hasOrigin) {
+			h.events[0].host = host
+		}
+	}
 }
 
 // hangEvent returns an event for the ranks that began to initialise a
@@ -118,7 +145,7 @@ func (s *Scanner) hangEvent() *event {
 		}
 	}
 	if len(missing) > 0 {
-		e.named = missing
+		e.named = s.job.writers.gaps(missing)
 		e.text += "; " + rankList(missing) + " did not begin, as far as this log shows"
 	}
 	return e

@@ -30,6 +30,7 @@ type event struct {
 	later       int  // lines of its stream that followed
 	ofOneWorker bool // the stream is one worker's
 	inTraceback bool // a traceback contains it
+	handled     bool // the program or its launcher overcame it, as another line says
 }
 
 // origin names the rank and the process of an event, as far as they are known.
@@ -43,11 +44,13 @@ type origin struct {
 // mayBeHandled reports whether more lines followed e than a worker prints while it
 // ends.
 func (e *event) mayBeHandled() bool {
-	return e.later > survivedAfter || e.row.Catchable && e.later > lastLines
+	return e.handled || e.later > survivedAfter || e.row.Catchable && e.later > lastLines
 }
 
 // survived reports whether the worker survived e.
-func (e *event) survived() bool { return e.later > survivedAfter || e.ofOneWorker && e.mayBeHandled() }
+func (e *event) survived() bool {
+	return e.handled || e.later > survivedAfter || e.ofOneWorker && e.mayBeHandled()
+}
 
 // fillOrigin sets the rank and pid of e to those of a worker's end, if e has none
 // and both are of one log and host.
@@ -101,6 +104,9 @@ func (s *Scanner) newEvent(row *compiledRow, l *line) *event {
 
 // recordMatch records a line that a row matches.
 func (s *Scanner) recordMatch(row *compiledRow, at []int, l *line) {
+	if isQuoted(l.raw, at[0]) {
+		return
+	}
 	e := s.newEvent(row, l)
 	if len(l.raw) > maxText && at[0] > maxText/2 { // the start of a long line says little
 		e.text = "… " + plainText(l.raw[at[0]:])
@@ -121,6 +127,7 @@ func (s *Scanner) recordMatch(row *compiledRow, at []int, l *line) {
 			e.pid = pid
 		}
 	}
+	e.handled = row.Catchable && warningLine().Match(l.raw)
 	s.record(e, "")
 	if t := s.tracebacks[l.stream]; t != nil && t.isOpen() {
 		t.events = append(t.events[:min(len(t.events), 16)], e)
@@ -134,8 +141,10 @@ func (s *Scanner) countLaterLines(l *line) {
 		return
 	}
 	kept := s.followed[:0]
+	recovers := recoveryLine().Match(l.raw)
 	for _, e := range s.followed {
 		if e.stream == l.stream {
+			e.handled = e.handled || recovers && e.later < 3 && !e.row.Root
 			e.later++
 		}
 		if !e.survived() && l.number-e.number < maxFollowed {

@@ -53,7 +53,7 @@ var failedJobs = map[string]struct {
 	"i-host-oom":          {id: "X-HOSTOOM", ranks: []int{13}, host: "gpu-7"},
 	"j-xid":               {id: "G01", host: "node2"},
 	"k-dataloader":        {id: "X-DATALOADER"},
-	"l-hangs-in-init":     {id: "X-TIMEOUT-MISSING-RANK", ranks: []int{3}},
+	"l-hangs-in-init":     {id: "X-TIMEOUT-MISSING-RANK"},
 	"m-gorun":             {id: "X-PYEXC", ranks: []int{3}, host: "node2.example"},
 	"n-only-consequences": {},
 	"p-segv-pods":         {id: "V04", host: "train-worker-2"},

@@ -14,19 +14,26 @@ const maxEntries = 1 << 16
 
 // job holds what the lines say about the job.
 type job struct {
-	world        int // number of ranks, the largest that a line names; 0: unknown
-	writers      writers
-	pids         map[process]membership
-	hosts        map[int]string      // by rank; findHosts fills it
-	byPID        map[int]int         // ranks by pids that only one host has; findHosts fills it
-	inits        map[initKey]lineRef // ranks that began to initialise a communicator: the line
-	buses        map[busKey]int      // the rank that uses a GPU
-	sharedGPU    *event              // two ranks on one GPU, as NCCL's lines say
-	nccl         ncclLines
+	world     int // number of ranks, the largest that a line names; 0: unknown
+	writers   writers
+	pids      map[process]membership
+	hosts     map[int]string      // by rank; findHosts fills it
+	byPID     map[int]int         // ranks by pids that only one host has; findHosts fills it
+	inits     map[initKey]lineRef // ranks that began to initialise a communicator: the line
+	buses     map[busKey]int      // the rank that uses a GPU
+	sharedGPU *event              // two ranks on one GPU, as NCCL's lines say
+	nccl      ncclLines
+	watchdogs
+	ends     []workerEnd
+	failed   bool // a launcher reports a failure
+	overcome outcomes
+	exited   map[int]*event // ranks that ended normally
+}
+
+// watchdogs holds what torch's watchdogs say.
+type watchdogs struct {
 	timeouts     map[int]collectiveTimeout // by rank
 	firstTimeout *event                    // the earliest in the logs
-	ends         []workerEnd
-	failed       bool // a launcher reports a failure
 }
 
 // writers holds the ranks, local ranks and hosts that print into the logs.
@@ -49,7 +56,7 @@ func newJob() job {
 	return job{
 		writers: writers{map[int]struct{}{}, map[int]struct{}{}, map[string]struct{}{}},
 		pids:    map[process]membership{}, inits: map[initKey]lineRef{}, buses: map[busKey]int{},
-		nccl: ncclLines{versions: map[string]string{}}, timeouts: map[int]collectiveTimeout{},
+		nccl: ncclLines{versions: map[string]string{}}, watchdogs: watchdogs{timeouts: map[int]collectiveTimeout{}}, overcome: outcomes{}, exited: map[int]*event{},
 	}
 }
 
@@ -98,7 +105,12 @@ func (j *job) recordWriter(l *line) {
 // jobLines returns the lines that the Scanner reads besides those of the rows.
 func jobLines() []jobLine {
 	return []jobLine{
-		{[]string{"traceback (most recent call last)", ` file "`}, func(*Scanner, *line) {}},
+		{[]string{"traceback (most recent call last)", ` file "`, "exception ignored ", "atexit._run_exitfuncs"}, func(*Scanner, *line) {}},
+		{[]string{"successfully finished", " passed in ", "  passed  ", " passed, ", "done training", "train finished", "training ", ".fit` stopped", "values : 0 ok", "total run time: ", "w&b file"}, (*Scanner).readSuccess},
+		{[]string{"exits with return code = "}, (*Scanner).readDeepSpeed},
+		{[]string{"exited on signal "}, (*Scanner).readMpirun},
+		{[]string{"was not called before program exit", "has not been destroyed before we destruct"}, (*Scanner).readExit},
+		{[]string{"will restart worker group", ": restart "}, (*Scanner).readRestart},
 		{[]string{"nranks "}, (*Scanner).readInit},
 		{[]string{"nccl_net set by environment to ib", "nccl_net=ib", "network ib not found", "using network ib"}, func(s *Scanner, _ *line) { s.job.nccl.askedIB = true }},
 		{[]string{"nccl version "}, (*Scanner).readVersion},

@@ -50,7 +50,7 @@ func launchRows() []Row {
 			Cause: "a task of the job no longer sent heartbeats: it ended, hangs, or cannot be reached", Fix: "read that task's own log for an earlier error", Seen: "JAX", Source: "coordination_service.cc",
 		},
 		{
-			Key: "y11", Checks: ids("X-BUILD"), Class: Primary, Catchable: true, Explains: ids("X-PYEXC", "X-MODULE", "X-FILE"), Pattern: `FAILED: \S+\.(?:o|so|cu)\b|ninja: build stopped: |Error building extension '`,
+			Key: "y11", Quote: "FAILED: ", Checks: ids("X-BUILD"), Class: Primary, Catchable: true, Explains: ids("X-PYEXC", "X-MODULE", "X-FILE"), Pattern: `FAILED: \S+\.(?:o|so|cu)\b|ninja: build stopped: |Error building extension '`,
 			Cause: "an extension of the program could not be compiled on this node", Fix: "read the compiler's error above: install what it misses (gcc, nvcc of torch's CUDA version, headers), or build the extension beforehand", Seen: "torch", Source: "torch/utils/cpp_extension.py",
 		},
 		{

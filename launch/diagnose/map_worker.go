@@ -23,6 +23,8 @@ const (
 	rowNoModule          = "x61"  // a traceback of a missing module
 	rowNoFile            = "x62"  // a traceback of a missing or forbidden file
 	rowPeerExited        = "x63"  // a rank that ended well while others needed it
+	rowLastWords         = "x65"  // an exit code after a line of the log
+	rowTwoOnGPU          = "46"   // two ranks on one GPU, as NCCL says
 	rowHostID            = "x64"  // two hosts that NCCL takes for one
 	noLine               = `\b\B` // matches nothing
 )
@@ -106,6 +108,10 @@ func workerRows() []Row {
 		{
 			Key: rowLastLine, Checks: ids("X-PYEXC"), Class: Hint, Pattern: noLine,
 			Cause: "the worker ended with an exit code; this is its last line on stderr", Fix: "correct the program, its arguments or its files, as that line says", Seen: "gorun", Source: "report",
+		},
+		{
+			Key: rowLastWords, Checks: ids("X-PYEXC"), Class: Hint, Pattern: noLine,
+			Cause: "the worker ended with an exit code; this is the last line before its end", Fix: "correct the program, its arguments or its files, as that line says", Seen: "torchrun, srun, DeepSpeed", Source: "report",
 		},
 		{
 			Key: "x60", Checks: ids("X-ARGS"), Class: Hint, Pattern: `(?:^|\s)\S+: error: (?:the following arguments are required|unrecognized arguments|argument \S+: |one of the arguments |ambiguous option)`,

@@ -22,8 +22,8 @@ const maxMessageLines = 8
 var (
 	tracebackLine = lazyRegexp(`^Traceback \(most recent call last\):`)
 	nativeFrame   = lazyRegexp(`File "(?:<unknown>|[^"]*\.(?:c|cc|cpp|cxx|cu|h|hpp|rs|S|so[.0-9]*))", line \d+`)
-	frameLine     = lazyRegexp(`^\s+File ".*", line \d+`)
-	ignoredLine   = lazyRegexp(`^Exception ignored (?:in|on)\b`)
+	frameLine     = lazyRegexp(`^\s+File ".*", line \d+(?:, in |$)`)
+	ignoredLine   = lazyRegexp(`^(?:Exception ignored (?:in|on)\b|Error in atexit\._run_exitfuncs)`)
 	chainLine     = lazyRegexp(`^(?:During handling of the above exception, another exception occurred|The above exception was the direct cause of the following exception):`)
 	classLine     = lazyRegexp(`^((?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*)(?::\s*(.*))?$`)
 	errorLine     = lazyRegexp(`^(?:[A-Za-z_]\w*\.)*[A-Za-z_]*(?:Error|Exception|Interrupt|Exit)\b`)

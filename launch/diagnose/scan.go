@@ -50,6 +50,7 @@ type current struct {
 	hasText       bool   // a line is not empty
 	lastLine      string // the last such line, if the log is the end of a worker's output
 	formatChecked bool   // the scanner knows whether it is text
+	before        []byte // the part of the log in memory that the scanner has read
 }
 
 // streamKey names a stream of lines: the log, and the hash of the prefixes that
@@ -145,7 +146,9 @@ func (s *Scanner) readBlock(p []byte) {
 			s.notText = append(s.notText, log.Name)
 		}
 	}
+	block := p
 	for len(p) > 0 {
+		s.before = block[:len(block)-len(p)]
 		if s.needsEveryLine() {
 			p = p[s.readFirstLine(p):]
 			continue
@@ -161,6 +164,7 @@ func (s *Scanner) readBlock(p []byte) {
 			start++
 			s.number += int64(bytes.Count(p[:start], []byte{'\n'}))
 			p = p[start:]
+			s.before = block[:len(block)-len(p)]
 		}
 		p = p[s.readFirstLine(p):]
 	}

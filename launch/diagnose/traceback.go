@@ -16,6 +16,7 @@ type tracebackReader struct {
 	events    []*event // the events of lines within the traceback
 	prefix    string   // a prefix of each line that readHead does not know
 	previous  *event   // the event of the previous exception
+	spawned   int      // the process that torch.multiprocessing says raised the next exception; -1: unknown
 }
 
 // isOpen reports whether a traceback has begun and not ended.
@@ -31,10 +32,10 @@ var (
 func (s *Scanner) readTraceback(l *line) {
 	t := s.tracebacks[l.stream]
 	if t == nil {
-		if !bytes.Contains(l.raw, traceStart) && !bytes.HasPrefix(bytes.TrimLeft(l.raw, " "), frameStart) || len(s.tracebacks) >= maxTracked {
+		if !bytes.Contains(l.raw, traceStart) && !bytes.HasPrefix(bytes.TrimLeft(l.raw, " "), frameStart) && !ignoredLine().Match(l.raw) || len(s.tracebacks) >= maxTracked {
 			return
 		}
-		t = &tracebackReader{firstLine: l.number}
+		t = &tracebackReader{firstLine: l.number, spawned: -1}
 		s.tracebacks[l.stream] = t
 	}
 	if text := strings.TrimRight(s.report.dedent(string(l.raw)), " \t"); text != "" {
@@ -43,7 +44,9 @@ func (s *Scanner) readTraceback(l *line) {
 		if at := strings.Index(text, string(traceStart)); at > 0 && !strings.Contains(text[:at], "Original ") {
 			t.prefix, text = text[:at], text[at:] // a logger's prefix may stand here only
 		}
+		spawned := number(spawnedLine(), []byte(text))
 		e, ok := t.readLine(text)
+		t.spawned = max(t.spawned, spawned)
 		if ok {
 			s.recordException(t, e, l.number)
 		}
@@ -109,12 +112,18 @@ func (s *Scanner) recordException(t *tracebackReader, e exception, end int64) {
 		}
 		return
 	}
+	if s.addSpawnEnd(e.text(), &t.last) {
+		return
+	}
 	key, class := e.meaning()
 	if key == "" {
 		s.job.failed = true
 		return
 	}
 	ev := s.newEvent(s.matcher.byKey[key], &t.last)
+	if ev.rank < 0 && ev.local < 0 && t.spawned >= 0 {
+		ev.local = t.spawned
+	}
 	ev.class = class
 	ev.later = e.laterLines()
 	ev.text = plainText([]byte(e.text())) + at
@@ -125,7 +134,7 @@ func (s *Scanner) recordException(t *tracebackReader, e exception, end int64) {
 // raised e because a worker failed.
 func (e *exception) meaning() (key string, class Class) {
 	switch name := e.class[strings.LastIndexByte(e.class, '.')+1:]; {
-	case name == "ChildFailedError", name == "ProcessRaisedException":
+	case name == "ChildFailedError", name == "ProcessRaisedException", spawnedLine().MatchString(strings.TrimPrefix(e.text(), "Exception: ")):
 		return "", ""
 	case name == "KeyboardInterrupt", name == "SystemExit", name == "SignalException":
 		return rowStopException, Consequence

@@ -92,17 +92,32 @@ func (s *Scanner) timeoutEvent() *event {
 	}
 	here := fmt.Sprintf("%s in %s", waitText(waiting), collective)
 	if len(missing) == 0 {
-		missing = unseen
+		missing = j.writers.gaps(unseen)
 	}
 	switch {
 	case len(missing) > 0:
 		return s.watchdogEvent(rowMissing, missing, fmt.Sprintf("%s; %s reported no time-out", here, rankList(missing)))
+	case len(unseen) > 0: // the log does not cover them
+		e := s.watchdogEvent(rowMissing, nil, fmt.Sprintf("%s; no line here is of %s: read their output", here, rankList(unseen)))
+		e.rank = -1
+		return e
 	case len(waiting) == 1:
 		return nil // of an unknown number of ranks
 	}
 	e := s.watchdogEvent(rowAllWait, nil, here)
 	e.rank = -1
 	return e
+}
+
+// gaps returns the ranks of unseen between ranks that print into the logs. A log that
+// has lines of the ranks on both sides covers a rank; one that ends before it may come
+// from another node.
+func (w *writers) gaps(unseen []int) []int {
+	low, high := maxEntries, -1
+	for r := range w.ranks {
+		low, high = min(low, r), max(high, r)
+	}
+	return slices.DeleteFunc(slices.Clone(unseen), func(r int) bool { return r < low || r > high })
 }
 
 // findDesync returns the ranks that are behind the others, and a text that lists

@@ -16,6 +16,8 @@ type workerEnd struct {
 	isRoot   bool
 	noStderr bool   // the worker wrote nothing to its standard error
 	lastLine string // the worker's last line on standard error
+	// lastWords is the last telling line of the log before the end.
+	lastWords string
 }
 
 var (
@@ -54,7 +56,7 @@ func (s *Scanner) readElastic(l *line) {
 	e.local, _ = strconv.Atoi(string(m[2]))
 	e.pid, _ = strconv.Atoi(string(m[3]))
 	code, _ := strconv.Atoi(string(m[1]))
-	s.addEnd(workerEnd{event: e, code: code, isRoot: true})
+	s.addEnd(workerEnd{event: e, code: code, isRoot: true, lastWords: s.lastWords(e)})
 }
 
 // readGorun reads the last line of gorun's report.
@@ -88,7 +90,7 @@ func (s *Scanner) readSrun(l *line) {
 	case bytes.HasPrefix(m[3], []byte("Killed")):
 		s.addEnd(workerEnd{event: e, code: -9})
 	case exitedLine().Match(m[3]):
-		s.addEnd(workerEnd{event: e, code: number(exitedLine(), m[3])})
+		s.addEnd(workerEnd{event: e, code: number(exitedLine(), m[3]), lastWords: s.lastWords(e)})
 	}
 }
 
@@ -157,6 +159,8 @@ func (s *Scanner) endEvents() []*event {
 			key = rowNoStderr
 		case end.lastLine != "" && end.code > 0:
 			key, e.text = rowLastLine, end.lastLine
+		case end.lastWords != "" && end.code > 0:
+			key, e.text = rowLastWords, end.lastWords
 		}
 		if end.code > 128 && end.code < 160 { // a shell reports a signal as 128 plus its number
 			end.code = 128 - end.code

@@ -1,0 +1,145 @@
+package diagnose
+
+import (
+	"bytes"
+	"strconv"
+)
+
+// maxLastWords is how many lines before a worker's end lastWords reads.
+const maxLastWords = 40
+
+// noWords matches lines that say nothing about why a program ended: of launchers, of
+// the frames of a stack, of progress bars and empty boxes.
+var noWords = anyOf(
+	`^\W*$`, `^frame #\d+: `, ` NCCL INFO `, `^(?:usage|Usage): `, `^\s`, `^(?:srun|slurmstepd|salloc|sbatch)\b`, `\d+%\|`, `it/s\]`, `^[EWIF]\d{4} `,
+	`torch[./]distributed[./](?:elastic|run|launch)`, `OMP_NUM_THREADS`, `^\[[EWIF]\b`, `HYDRA_FULL_ERROR`, `Killing subprocess`, `^(?:Thread|Current thread) 0x`, `^Extension modules: `,
+)
+
+// lastWords returns the last telling line before the present one of the worker that
+// ended, or of any worker where the lines do not say whose they are. It sees the part
+// of the log that is in memory.
+func (s *Scanner) lastWords(end *event) string {
+	text := s.before
+	for range maxLastWords {
+		text = bytes.TrimRight(text, "\r\n")
+		if len(text) == 0 {
+			return ""
+		}
+		at := bytes.LastIndexByte(text, '\n') + 1
+		h, rest := readHead(text[at:][:min(len(text)-at, maxMatched)])
+		text = text[:at]
+		other := func(a, b int) bool { return a >= 0 && b >= 0 && a != b }
+		if other(h.rank, end.rank) || other(h.local, end.local) || other(h.task, end.task) || len(bytes.TrimSpace(rest)) == 0 || noWords().Match(rest) {
+			continue
+		}
+		return plainText(rest)
+	}
+	return ""
+}
+
+var (
+	deepspeedLine = lazyRegexp(`exits with return code = (-?\d+)`)
+	localRankFlag = lazyRegexp(`--local[_-]rank=(\d+)`)
+	mpirunLine    = lazyRegexp(`process rank (\d+) with PID (\d+) on node (\S+) exited on signal (\d+)`)
+	spawnLine     = lazyRegexp(`^(?:\S*ProcessExitedException|Exception): process (\d+) terminated with (?:signal (SIG\w+)|exit code (\d+))`)
+	spawnedLine   = lazyRegexp(`^-- Process (\d+) terminated with the following error`)
+)
+
+// readDeepSpeed reads the line in which DeepSpeed's launcher tells a worker's end.
+func (s *Scanner) readDeepSpeed(l *line) {
+	m := deepspeedLine().FindSubmatch(l.raw)
+	if m == nil {
+		return
+	}
+	e := s.newEvent(s.matcher.byKey[rowNoReason], l)
+	e.local = max(e.local, number(localRankFlag(), l.raw))
+	code, _ := strconv.Atoi(string(m[1]))
+	s.addEnd(workerEnd{event: e, code: code, isRoot: true, lastWords: s.lastWords(e)})
+}
+
+// readMpirun reads the line in which mpirun tells the first process that a signal
+// ended.
+func (s *Scanner) readMpirun(l *line) {
+	m := mpirunLine().FindSubmatch(l.raw)
+	if m == nil {
+		return
+	}
+	e := s.newEvent(s.matcher.byKey[rowNoReason], l)
+	e.rank, _ = strconv.Atoi(string(m[1]))
+	e.pid, _ = strconv.Atoi(string(m[2])) // newer releases print 0
+	e.host = plainText(m[3])
+	signal, _ := strconv.Atoi(string(m[4]))
+	s.addEnd(workerEnd{event: e, code: -signal, isRoot: true})
+}
+
+// addSpawnEnd records the end of a process that torch.multiprocessing started, as its
+// exception tells it. ok reports whether text is such an exception.
+func (s *Scanner) addSpawnEnd(text string, l *line) (ok bool) {
+	m := spawnLine().FindStringSubmatch(text)
+	if m == nil {
+		return false
+	}
+	e := s.newEvent(s.matcher.byKey[rowNoReason], l)
+	e.text = plainText([]byte(text))
+	if e.rank < 0 {
+		e.local, _ = strconv.Atoi(m[1])
+	}
+	code, _ := strconv.Atoi(m[3])
+	if m[2] != "" {
+		code = -signalNumber(m[2])
+	}
+	s.addEnd(workerEnd{event: e, code: code, isRoot: true})
+	return true
+}
+
+// readExit reads a warning that torch prints when a program ends normally and left its
+// process group open.
+func (s *Scanner) readExit(l *line) {
+	if l.rank >= 0 && len(s.job.exited) < maxEntries && s.job.exited[l.rank] == nil {
+		s.job.exited[l.rank] = s.newEvent(s.matcher.byKey[rowPeerExited], l)
+	}
+}
+
+// exitEvent returns an event for the first rank that ended normally before the others
+// lost a peer, nil if there is none.
+func (s *Scanner) exitEvent(all []*hypothesis) *event {
+	var lost []*event
+	for _, h := range all {
+		if h.row.PeerLost {
+			lost = append(lost, h.events...)
+		}
+	}
+	var first *event
+	for rank, e := range s.job.exited {
+		isAhead := len(lost) > 0
+		for _, o := range lost {
+			isAhead = isAhead && o.rank != rank && before(e, o)
+		}
+		if isAhead && !e.handled && (first == nil || before(e, first)) {
+			first = e
+		}
+	}
+	return first
+}
+
+// hostIDEvent returns an event if two ranks on different hosts say that they share a
+// GPU: NCCL takes the hosts for one.
+func (s *Scanner) hostIDEvent(all []*hypothesis) *event {
+	hosts := map[int]string{}
+	for _, h := range all {
+		for _, e := range h.events {
+			if h.row.Key != rowTwoOnGPU || len(e.named) != 2 || e.host == "" {
+				continue
+			}
+			hosts[e.named[0]] = e.host // the rank that prints the line comes first in it
+			if other := hosts[e.named[1]]; other != "" && other != e.host {
+				both := *e
+				both.row = s.matcher.byKey[rowHostID]
+				both.class, both.host = both.row.Class, ""
+				both.text = other + " and " + e.host + ": " + e.text
+				return &both
+			}
+		}
+	}
+	return nil
+}

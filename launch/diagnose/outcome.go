@@ -1,0 +1,75 @@
+package diagnose
+
+import "bytes"
+
+// maxOutcomes bounds the lines of one log that say how the job went on.
+const maxOutcomes = 256
+
+// outcomes holds the lines that say that all errors before them were overcome: the
+// last such line of each log.
+type outcomes map[int]int64
+
+// successLine matches what programs and launchers print when a job ended well.
+var successLine = lazyRegexp(`(?i)worker group successfully finished|\b\d+ passed\b.* in [\d.]+ ?s|\[  PASSED  \]|\bdone training\b|\btrain(?:ing)? (?:was |is |has )?(?:finished|complete[d]?\b)|` +
+	"Trainer\\.fit` stopped:" + `|Out of bounds values : 0 OK|Total run time: |Synced \d+ W&B file`)
+
+// failedTests matches a summary of tests of which some failed.
+var failedTests = lazyRegexp(`(?i)\b[1-9]\d* (?:failed|errors?)\b`)
+
+// restartLine matches what launchers print when they start the workers once more.
+var restartLine = lazyRegexp(`(?i)will restart worker group|gorun\S*: restart \d+ of \d+: `)
+
+// readSuccess reads a line that says that the job, or its part, ended well.
+func (s *Scanner) readSuccess(l *line) {
+	if successLine().Match(l.raw) && !failedTests().Match(l.raw) {
+		s.overcome(l)
+	}
+}
+
+// readRestart reads a launcher's line about a restart. The failure of the attempt
+// before it is not why the job failed.
+func (s *Scanner) readRestart(l *line) {
+	if restartLine().Match(l.raw) {
+		s.overcome(l)
+	}
+}
+
+// overcome forgets the ends and the waits of the attempt that is over, and marks the
+// errors before the line as overcome.
+func (s *Scanner) overcome(l *line) {
+	if s.logs[l.stream.log].isTail || len(s.job.overcome) >= maxOutcomes {
+		return
+	}
+	s.endTracebacks(func(t *tracebackReader) bool { return t.firstLine <= l.number })
+	s.job.overcome[l.stream.log] = l.number
+	s.job.failed = false
+	s.job.ends = nil
+	s.job.firstTimeout, s.job.sharedGPU = nil, nil
+	clear(s.job.timeouts)
+	clear(s.job.inits)
+}
+
+// wasOvercome reports whether a later line of the log says that the job went on.
+func (s *Scanner) wasOvercome(e *event) bool { return e.number < s.job.overcome[e.log] }
+
+var (
+	// recoveryLine matches what a program prints after an error that it caught.
+	recoveryLine = lazyRegexp(`(?i)attempting to recover|\bretrying\b|failed, trying batch size|falling back to|skipping (?:this )?batch|will retry|retry \d+/\d+`)
+	// warningLine matches the front of a line that a logger wrote as a warning.
+	warningLine = lazyRegexp(`^(?:[-\d:,.T |]*)?(?:\| |\[)?(?:WARNING|WARN)\b`)
+	// dataLine matches the front of a line that shows a program's data.
+	dataLine = lazyRegexp(`(?i)^(?:question|answer|input|output|label|prompt|response|user|assistant|target|prediction)(?: \d+)?\s?[:=] `)
+	levelKey = lazyRegexp(`"(?:level|severity|levelname)"\s*:`)
+)
+
+// isQuoted reports whether the match at the byte at stands in a text that the program
+// quotes: a string that is open there, or a line of its data.
+func isQuoted(raw []byte, at int) bool {
+	if dataLine().Match(raw) {
+		return true
+	}
+	if bytes.Count(raw[:at], []byte{'"'})%2 == 0 {
+		return false
+	}
+	return raw[0] != '{' || !levelKey().Match(raw)
+}
