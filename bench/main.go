@@ -44,6 +44,7 @@ var defaultReps = []struct {
 	{"agentkill", 10, 2},
 	{"spare", 12, 2},
 	{"preflight", 10, 3},
+	{"store", 7, 2},
 	{"slurm", 10, 3},
 }
 
@@ -184,6 +185,8 @@ func scenarios(measure string, o options) []scenario {
 		return agentKill(o.bound + 2*time.Second)
 	case "spare":
 		return spares()
+	case "store":
+		return stores(o.quick)
 	case "slurm":
 		return slurmStart(o.quick)
 	}
