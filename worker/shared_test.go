@@ -184,6 +184,50 @@ func TestPositionsOnTheBoard(t *testing.T) {
 	}
 }
 
+// TestRanksShareABoardWithoutAnAgent checks who shares memory when only a store joins the
+// ranks.
+func TestRanksShareABoardWithoutAnAgent(t *testing.T) {
+	addr := serveStore(t)
+	share := func(prefix string, s Settings) *World {
+		t.Helper()
+		s.Store = addr
+		w := start(t, s)
+		if err := w.shareBoard(t.Context(), prefix); err != nil {
+			t.Fatal(err)
+		}
+		return w
+	}
+	var worlds []*World
+	for local := range 3 {
+		worlds = append(worlds, share("a/", Settings{Rank: local, Size: 5, LocalRank: local, LocalSize: 3}))
+	}
+	for local := range 2 {
+		worlds = append(worlds, share("a/", Settings{Rank: 3 + local, Size: 5, LocalRank: local, LocalSize: 2, Node: 1}))
+	}
+	for rank, w := range worlds {
+		if w.boardID() == "" || w.boardID() != worlds[rank/3*3].boardID() {
+			t.Errorf("rank %d has the board %q", rank, w.boardID())
+		}
+		for local := range w.board.Ranks() {
+			if m := w.board.Member(local); m.Rank != rank/3*3+local {
+				t.Errorf("rank %d sees %+v", rank, m)
+			}
+		}
+	}
+	if worlds[0].boardID() == worlds[3].boardID() {
+		t.Error("two nodes share a board")
+	}
+	for name, s := range map[string]Settings{"alone": {Size: 1, LocalSize: 1}, "no such rank": {Rank: 2, Size: 3, LocalRank: 2, LocalSize: 2}} {
+		if w := share("b/", s); w.board != nil {
+			t.Errorf("%s: a board", name)
+		}
+	}
+	// A second process that is the first local rank gets no board of its own.
+	if w := share("a/", Settings{Rank: 0, Size: 5, LocalRank: 0, LocalSize: 3}); w.board != nil {
+		t.Error("two processes are the first of a node")
+	}
+}
+
 // BenchmarkPositions measures what a call costs to be seen.
 func BenchmarkPositions(b *testing.B) {
 	w, err := Start(b.Context(), Settings{Size: 1})

@@ -22,6 +22,7 @@ type Board struct {
 	data  []byte
 	ranks int
 	spin  bool
+	id    string
 
 	mu    sync.Mutex
 	sites map[string]uint16 // of this process's calls
@@ -75,6 +76,9 @@ func open(f *os.File) (*Board, error) {
 	if !info.Mode().IsRegular() || info.Size() < int64(headerSize) || info.Size() > maxMemory {
 		return nil, fmt.Errorf("a file of mode %v with %d bytes is no board", info.Mode(), info.Size())
 	}
+	if !isSealed(f) {
+		return nil, errors.New("its size is not sealed, so another process could cut it off")
+	}
 	b, err := mapFile(f, int(info.Size()), 0)
 	if err != nil {
 		return nil, err
@@ -102,7 +106,13 @@ func mapFile(f *os.File, size, ranks int) (*Board, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Board{data: data, ranks: ranks, sites: map[string]uint16{}}, nil
+	b := &Board{data: data, ranks: ranks, sites: map[string]uint16{}}
+	if m, err := Machine(); err == nil {
+		if dev, inode, err := identify(f); err == nil {
+			b.id = fmt.Sprintf("%s/%d/%d", m, dev, inode)
+		}
+	}
+	return b, nil
 }
 
 // File is the board's file, which other processes can map. It belongs to the board; a

@@ -89,17 +89,25 @@ func TestMapRefusesWhatIsNoBoard(t *testing.T) {
 		"version": corrupt(8, 99), "no ranks": corrupt(12, 0), "ranks": corrupt(12, 3), "many ranks": corrupt(12, 1<<31),
 		"size": corrupt(16, 1), "magic": corrupt(0, 1), "cut": corrupt(0, 0)[:headerSize+rankSize],
 	} {
-		path := filepath.Join(t.TempDir(), "board")
-		if err := os.WriteFile(path, data, 0o600); err != nil {
+		f, err := newMemfd("test", len(data))
+		if err != nil {
 			t.Fatal(err)
 		}
-		f, err := os.OpenFile(path, os.O_RDWR, 0)
-		if err != nil {
+		if _, err := f.WriteAt(data, 0); err != nil {
 			t.Fatal(err)
 		}
 		if b, err := Map(f); err == nil {
 			b.Close()
 			t.Errorf("%s: mapped", name)
+		}
+	}
+	path := filepath.Join(t.TempDir(), "board")
+	if err := os.WriteFile(path, good.data, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if f, err := os.OpenFile(path, os.O_RDWR, 0); err == nil {
+		if _, err := Map(f); err == nil {
+			t.Error("a file that can be cut off was mapped")
 		}
 	}
 	if _, err := Create(Options{Ranks: 0}); err == nil {

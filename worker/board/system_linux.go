@@ -16,6 +16,7 @@ const (
 	memfdCloseOnExec = 1
 	memfdSealing     = 2
 	addSeals         = 1033 // F_ADD_SEALS
+	getSeals         = 1034 // F_GET_SEALS
 	sealSeal         = 1
 	sealShrink       = 2
 	sealGrow         = 4
@@ -64,11 +65,29 @@ func newMemfd(name string, size int) (*os.File, error) {
 		f.Close()
 		return nil, err
 	}
-	if _, _, errno := syscall.Syscall(syscall.SYS_FCNTL, fd, addSeals, sealGrow|sealShrink|sealSeal); errno != 0 {
+	if _, _, errno := syscall.Syscall(syscall.SYS_FCNTL, fd, addSeals, seals); errno != 0 {
 		f.Close()
 		return nil, os.NewSyscallError("fcntl(F_ADD_SEALS)", errno)
 	}
 	return f, nil
+}
+
+// seals say that a file keeps its size for ever.
+const seals = sealGrow | sealShrink | sealSeal
+
+// isSealed reports whether no process can change the size of f.
+func isSealed(f *os.File) bool {
+	got, _, errno := syscall.Syscall(syscall.SYS_FCNTL, f.Fd(), getSeals, 0)
+	return errno == 0 && got&seals == seals
+}
+
+// identify returns what no other file of this machine has at the same time.
+func identify(f *os.File) (dev, inode uint64, err error) {
+	var st syscall.Stat_t
+	if err := syscall.Fstat(int(f.Fd()), &st); err != nil {
+		return 0, 0, os.NewSyscallError("fstat", err)
+	}
+	return uint64(st.Dev), st.Ino, nil
 }
 
 // mapShared maps the first size bytes of f.

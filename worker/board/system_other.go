@@ -18,3 +18,7 @@ func unmap([]byte) error { return errors.ErrUnsupported }
 func wait(_ *atomic.Uint32, _ uint32, limit time.Duration) { time.Sleep(limit) }
 
 func wake(*atomic.Uint32) {}
+
+func isSealed(*os.File) bool { return false }
+
+func identify(*os.File) (dev, inode uint64, err error) { return 0, 0, errors.ErrUnsupported }
