@@ -14,7 +14,7 @@ RACE ?= ./rendezvous/... ./launch/... ./worker/... ./envprop/... ./internal/...
 
 # Packages that are tested one at a time, since leases run out on a machine that
 # does not keep up.
-ALONE := /rendezvous/etcd$$|/e2e$$
+ALONE := /rendezvous/etcd$$|/e2e(/compat)?$$
 
 # RERUN is the path of gotestsum, if a test that fails is to be played once more, by
 # itself: CI's machine may stand still for seconds. A data race is never played again,

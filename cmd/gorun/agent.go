@@ -14,6 +14,7 @@ import (
 	"github.com/gorun/gorun/launch"
 	"github.com/gorun/gorun/launch/process"
 	"github.com/gorun/gorun/launch/scratch"
+	"github.com/gorun/gorun/launch/spec"
 	"github.com/gorun/gorun/rendezvous/secret"
 )
 
@@ -70,6 +71,11 @@ func agentOptions(o *jobOptions, place agentPlace) (launch.Options, error) {
 	sp, err := o.resolve()
 	if err != nil {
 		return launch.Options{}, &launch.UsageError{Err: err}
+	}
+	if names := o.raw.SignalNames(os.LookupEnv); names != "" {
+		if err := os.Setenv(spec.SignalsVariable, names); err != nil {
+			return launch.Options{}, &launch.UsageError{Err: err}
+		}
 	}
 	opts := launch.Options{
 		Spec: sp, Version: version(), Env: os.Environ(),

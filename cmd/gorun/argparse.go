@@ -129,7 +129,7 @@ func expandFlags(cmd *cobra.Command, args []string) (flags, program []string, er
 			flags = append(flags, "--"+f.Name)
 			continue
 		case !hasText && (len(args) == 0 || isFlagLike(args[0])):
-			return nil, nil, fmt.Errorf("--%s needs a value: --%s %s", f.Name, f.Name, f.Value.Type())
+			return nil, nil, missingValue(f, f.Value.Type())
 		case !hasText:
 			text, args = args[0], args[1:]
 		}
@@ -173,7 +173,7 @@ func longFlag(cmd *cobra.Command, name string) (*pflag.Flag, error) {
 	for i, f := range found {
 		names[i] = "--" + f.Name
 	}
-	return nil, fmt.Errorf("--%s could be any of %s: write more of it", name, strings.Join(names, ", "))
+	return nil, fmt.Errorf("error: ambiguous option: --%s could match %s", name, strings.Join(names, ", "))
 }
 
 // shortFlag finds a flag by its letter. arg begins with the letter; it is a cluster of
@@ -186,7 +186,7 @@ func shortFlag(cmd *cobra.Command, letter, arg string) (*pflag.Flag, error) {
 	}
 	name, _, _ := strings.Cut(arg[1:], "=")
 	if f, err := longFlag(cmd, name); err == nil && len(name) > 2 {
-		return nil, fmt.Errorf("unknown flag -%s: did you mean --%s?", name, f.Name)
+		return nil, fmt.Errorf("%s -%s: did you mean --%s?", unrecognized, name, f.Name)
 	}
 	return nil, unknownFlag(cmd, "-"+letter)
 }
@@ -242,25 +242,46 @@ func nearest(typed string, words iter.Seq[string]) string {
 	return ncclenv.Nearest(typed, words)
 }
 
+// unrecognized begins argparse's error for a flag that does not exist.
+const unrecognized = "error: unrecognized arguments:"
+
+// missingValue is argparse's error for a flag without its value; arg says what the value
+// is.
+func missingValue(f *pflag.Flag, arg string) error {
+	return fmt.Errorf("error: argument %s: expected one argument (%s)", argumentName(f), arg)
+}
+
+// argumentName returns how argparse names a flag: in all its spellings.
+func argumentName(f *pflag.Flag) string {
+	name := "--" + f.Name
+	if underscores := "--" + strings.ReplaceAll(f.Name, "-", "_"); underscores != name {
+		name += "/" + underscores
+	}
+	if f.Shorthand != "" {
+		name = "-" + f.Shorthand + "/" + name
+	}
+	return name
+}
+
 // unknownFlag returns the error for a flag that a command does not have; name begins with
 // dashes.
 func unknownFlag(cmd *cobra.Command, name string) error {
 	word := strings.TrimLeft(name, "-")
 	if isJob(cmd) && slices.Contains(commandNames(cmd.Root()), word) {
-		return fmt.Errorf("unknown flag %s: did you mean the command gorun %s?", name, word)
+		return fmt.Errorf("%s %s: did you mean the command gorun %s?", unrecognized, name, word)
 	}
 	like := nearest(word, func(yield func(string) bool) {
 		more := true
 		cmd.Flags().VisitAll(func(f *pflag.Flag) { more = more && (f.Hidden || yield(f.Name)) })
 	})
 	if like != "" && len(word) > 1 {
-		return fmt.Errorf("unknown flag %s: did you mean --%s?", name, like)
+		return fmt.Errorf("%s %s: did you mean --%s?", unrecognized, name, like)
 	}
 	help := "gorun " + cmd.Name() + " --help"
 	if isJob(cmd) {
 		help = "gorun help flags"
 	}
-	return fmt.Errorf("unknown flag %s: %s lists all", name, help)
+	return fmt.Errorf("%s %s: %s lists all", unrecognized, name, help)
 }
 
 // flagError rewrites an error of pflag about a flag of the command in plain words.
@@ -274,14 +295,14 @@ func flagError(cmd *cobra.Command, err error) error {
 	}
 	if e, ok := errors.AsType[*pflag.ValueRequiredError](err); ok {
 		arg, _ := pflag.UnquoteUsage(e.GetFlag())
-		return fmt.Errorf("--%s needs a value: --%[1]s %s", e.GetFlag().Name, arg)
+		return missingValue(e.GetFlag(), arg)
 	}
 	e, ok := errors.AsType[*pflag.InvalidValueError](err)
 	switch {
 	case !ok:
 		return err
 	case e.GetFlag().Value.Type() == "bool":
-		return fmt.Errorf("--%s is a switch: it takes no value, or true or false, not %q", e.GetFlag().Name, e.GetValue())
+		return fmt.Errorf("error: argument %s: ignored explicit argument '%s' (a switch takes no value, or true or false)", argumentName(e.GetFlag()), e.GetValue())
 	case e.GetFlag().Value.Type() == "int":
 		return fmt.Errorf("--%s %q is not a whole number", e.GetFlag().Name, e.GetValue())
 	}

@@ -10,29 +10,29 @@ import (
 
 func TestDidYouMean(t *testing.T) {
 	for args, want := range map[string]string{
-		"--nnodess 2 x":         "unknown flag --nnodess: did you mean --nnodes?",
+		"--nnodess 2 x":         "error: unrecognized arguments: --nnodess: did you mean --nnodes?",
 		"--nprocs_per_node 2 x": "did you mean --nproc-per-node?",
 		"--rdvz-endpoint a x":   "did you mean --rdzv-endpoint?",
-		"-nnodes 2 x":           "unknown flag -nnodes: did you mean --nnodes?",
+		"-nnodes 2 x":           "error: unrecognized arguments: -nnodes: did you mean --nnodes?",
 		"-nproc-per-node=2 x":   "did you mean --nproc-per-node?",
 		"check --stricct x":     "did you mean --strict?",
-		"--check x":             "unknown flag --check: did you mean the command gorun check?",
+		"--check x":             "error: unrecognized arguments: --check: did you mean the command gorun check?",
 		"--status":              "did you mean the command gorun status?",
 		"env --rnak 0":          "did you mean --rank?",
-		"--learning-rate 1 x":   "unknown flag --learning-rate: gorun help flags lists all",
+		"--learning-rate 1 x":   "error: unrecognized arguments: --learning-rate: gorun help flags lists all",
 	} {
 		if _, err := parseJob(strings.Fields(args)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", args, err, want)
 		}
 	}
 	for args, want := range map[string]string{
-		"status --wacth":    "unknown flag --wacth: did you mean --watch?",
-		"status -z":         "unknown flag -z: gorun status --help lists all",
-		"status --json=2":   "--json is a switch",
+		"status --wacth":    "error: unrecognized arguments: --wacth: did you mean --watch?",
+		"status -z":         "error: unrecognized arguments: -z: gorun status --help lists all",
+		"status --json=2":   "error: argument --json: ignored explicit argument '2' (a switch takes no value, or true or false)",
 		"status --pid=":     `--pid "" is not a whole number`,
 		"status --pid 0":    "--pid 0 is not a pid",
 		"status --run-id=":  "--run-id without an id",
-		"abort -m":          "--message needs a value: --message TEXT",
+		"abort -m":          "error: argument -m/--message: expected one argument (TEXT)",
 		"explain --jsn":     "did you mean --json?",
 		"help stauts":       "did you mean gorun help status?",
 		"completion csh":    "name one shell",

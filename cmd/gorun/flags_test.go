@@ -88,17 +88,17 @@ func TestParseRunKeepsArguments(t *testing.T) {
 
 func TestParseRunErrors(t *testing.T) {
 	tests := map[string]string{
-		"--n 4 x":                      "--n could be any of --nnodes, --nproc-per-node, --node-rank, --no-python",
-		"--s x":                        "--s could be any of --standalone, --start-method",
-		"--monitor-intervals 1 x":      "unknown flag --monitor-intervals",
-		"-z x":                         "unknown flag -z",
-		"-mz x":                        "unknown flag -z",
-		"--nnodes":                     "--nnodes needs a value",
-		"-r":                           "--redirects needs a value",
-		"--rdzv-id --standalone x":     "--rdzv-id needs a value",
+		"--n 4 x":                      "error: ambiguous option: --n could match --nnodes, --nproc-per-node, --node-rank, --no-python",
+		"--s x":                        "error: ambiguous option: --s could match --standalone, --start-method",
+		"--monitor-intervals 1 x":      "error: unrecognized arguments: --monitor-intervals",
+		"-z x":                         "error: unrecognized arguments: -z",
+		"-mz x":                        "error: unrecognized arguments: -z",
+		"--nnodes":                     "error: argument --nnodes: expected one argument (N|MIN:MAX)",
+		"-r":                           "error: argument -r/--redirects: expected one argument",
+		"--rdzv-id --standalone x":     "error: argument --rdzv-id/--rdzv_id: expected one argument",
 		"--standalone=perhaps x":       "standalone",
-		"-m=2 x":                       "unknown flag -2",
-		"--nproc_per_node_and_more 1 ": "unknown flag --nproc-per-node-and-more",
+		"-m=2 x":                       "error: unrecognized arguments: -2",
+		"--nproc_per_node_and_more 1 ": "error: unrecognized arguments: --nproc-per-node-and-more",
 	}
 	for args, want := range tests {
 		o, err := parseJob(strings.Fields(args))

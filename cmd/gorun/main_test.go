@@ -78,7 +78,7 @@ func TestExitCodes(t *testing.T) {
 		{job("exit 7", "run", "--standalone"), 7, "Root Cause"},
 		{job("exit 0", "--local-nodes", "2"), 0, ""},
 		{[]string{"--no-python", "/no/such/program"}, 2, "no such program"},
-		{[]string{"--no-such-flag"}, 2, "unknown flag"},
+		{[]string{"--no-such-flag"}, 2, "unrecognized arguments"},
 		{[]string{"--help"}, 0, "--rdzv-id"},
 		{[]string{"run", "--help"}, 0, "--rdzv-id"},
 		{[]string{"check", "--help"}, 0, "\n  gorun check [flags]"},

@@ -44,7 +44,7 @@ func TestSlurmScriptRefuses(t *testing.T) {
 		"--partition= train.py":                    "--partition",
 		"--sbatch reservation train.py":            "--sbatch",
 		"--sbatch=--comment=\"x\" train.py":        "--sbatch",
-		"--nodes 2":                                "no program",
+		"--nodes 2":                                "required: PROGRAM",
 		"--requeue --requeue-exit-code 1 train.py": "--requeue-exit-code",
 	} {
 		root := newRootCommand()

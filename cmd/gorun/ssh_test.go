@@ -101,7 +101,7 @@ func TestSSHErrors(t *testing.T) {
 		"--hosts a,b --rdzv-backend static x": "static",
 		"--hosts a,b --secret-file /none x":   "/none",
 		"--hosts a,b --max-restarts x x":      "--max-restarts",
-		"--hosts a,b":                         "no program",
+		"--hosts a,b":                         "required: PROGRAM",
 	} {
 		if _, err := parseSSH(t, strings.Fields(args)...); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %v, want %q", args, err, want)

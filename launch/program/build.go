@@ -23,7 +23,9 @@ func (p Plan) Build(ctx context.Context) (Program, error) {
 	name := p.path // argv[0] is a path, so that Python finds its virtual environment
 	switch p.kind {
 	case direct:
-		name = p.in.Program
+		if name = p.in.Program; strings.Contains(name, "/") {
+			prog.Path = name // which a script sees as its own name
+		}
 	case python:
 		prog.Interpreter = p.path
 	case golang:

@@ -57,7 +57,7 @@ type Input struct {
 
 // Program is a program that is ready to start.
 type Program struct {
-	Path string // absolute path of the file to execute
+	Path string // the file to execute: absolute, or as seen from the workers' folder
 	// Argv returns the arguments of one worker, the program's name first.
 	Argv func(localRank int) []string
 	// Interpreter is the Python that runs the program; "" for another program.

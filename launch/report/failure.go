@@ -184,6 +184,8 @@ func tracebackText(c *rendezvous.Cause, whole bool) string {
 	switch {
 	case text != "" && whole:
 		return plainLines(strings.Split(c.Traceback, "\n")) // with its last line break, as torchrun
+	case c.Message != "" && whole:
+		return plainLines(strings.Split(c.Message, "\n"))
 	case c.Message != "":
 		return oneLine(c.Message)
 	case text != "":

@@ -72,20 +72,25 @@ func (in *input) standalone(s *Spec, m meeting) {
 			s.note("%s %s is ignored: --standalone decides it", v.from, v.text)
 		}
 	}
-	// The variables are those of all jobs of a pod or an allocation.
-	for _, v := range []*value{&m.addr, &m.portFlag} {
-		if v.given && v.env {
-			s.note("%s=%s is ignored: --standalone decides it", v.from, v.text)
-			if *v = (value{}); v == &m.portFlag {
-				m.port = 0
-			}
-		}
-	}
+	in.dropMaster(s, &m, "--standalone decides it")
 	if s.NodeRank > 0 {
 		s.note("node rank %d is ignored: --standalone is the only node", s.NodeRank)
 	}
 	s.NodeRank, s.RunID = 0, newRunID()
 	s.setStandalone(m, RankZero)
+}
+
+// dropMaster ignores the variables of the master's address and port, for they are those of
+// all jobs of a pod or an allocation. Flags count.
+func (in *input) dropMaster(s *Spec, m *meeting, why string) {
+	for _, v := range []*value{&m.addr, &m.portFlag} {
+		if v.given && v.env {
+			s.note("%s=%s is ignored: %s", v.from, v.text, why)
+			if *v = (value{}); v == &m.portFlag {
+				m.port = 0
+			}
+		}
+	}
 }
 
 // setStandalone makes this node the whole job. The agent opens the store if the user
@@ -178,6 +183,7 @@ func (in *input) gossip(s *Spec, m meeting) {
 		if s.MinNodes > 1 || len(list) > 1 {
 			in.fail("cannot use %s %s: port 0 (any free port) is for one node, the others cannot know it", m.endpoint.from, e)
 		}
+		in.dropMaster(s, &m, m.endpoint.from+" "+m.endpoint.text+" asks for any free port")
 		s.setStandalone(m, RankZero)
 		return
 	}

@@ -127,7 +127,7 @@ func (in *input) program(s *Spec) {
 		return
 	}
 	if len(in.raw.Command) == 0 || in.raw.Command[0] == "" {
-		in.fail("no program given: name a Python script, a Go package or a program after the flags; gorun --help shows how")
+		in.fail("error: the following arguments are required: PROGRAM (name a Python script, a Go package or a program after the flags; gorun --help shows how)")
 		return
 	}
 	s.Program, s.Args = in.raw.Command[0], in.raw.Command[1:]

@@ -386,7 +386,7 @@ func TestResolveErrors(t *testing.T) {
 	if _, err := check.Resolve(func(string) (string, bool) { return "", false }); err == nil || !strings.Contains(err.Error(), "--save together with --local-nodes 2") {
 		t.Errorf("one file for two nodes: %v", err)
 	}
-	if _, err := (Raw{}).Resolve(func(string) (string, bool) { return "", false }); err == nil || !strings.Contains(err.Error(), "no program given") {
+	if _, err := (Raw{}).Resolve(func(string) (string, bool) { return "", false }); err == nil || !strings.Contains(err.Error(), "the following arguments are required: PROGRAM") {
 		t.Errorf("without a program: %v", err)
 	}
 }

@@ -73,6 +73,15 @@ const (
 	ConsoleEvents EventHandler = "console"
 )
 
+// SignalsVariable is torchrun's other variable of --signals-to-handle. Workers inherit what
+// the flag says there.
+const SignalsVariable = "TORCHELASTIC_SIGNALS_TO_HANDLE"
+
+// SignalNames returns what --signals-to-handle says, or its variable; "": it is not given.
+func (r Raw) SignalNames(lookup Lookup) string {
+	return (&input{raw: r, lookup: lookup}).text("signals_to_handle", "").text
+}
+
 // defaultSignals are torchrun's signals that end a job.
 const defaultSignals = "SIGTERM,SIGINT,SIGHUP,SIGQUIT"
 
@@ -199,7 +208,7 @@ func (r Raw) Signals(lookup Lookup) []syscall.Signal {
 func (in *input) signals(s *Spec) {
 	v := in.text("signals_to_handle", "")
 	if !v.given {
-		v.from = "TORCHELASTIC_SIGNALS_TO_HANDLE"
+		v.from = SignalsVariable
 		v.text, v.given = in.lookup(v.from)
 	}
 	if v.text == "" {
