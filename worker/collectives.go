@@ -44,38 +44,76 @@ type PeerError = collective.PeerError
 // MismatchError says that two ranks made different calls, and names both.
 type MismatchError = collective.MismatchError
 
+// HangError says that a call's context ended before the call did, and where the other
+// ranks were. It wraps the context's cause.
+type HangError = collective.HangError
+
 // AllReduce replaces buf on every rank by the op over all ranks' buf, element
 // by element, with the same bits everywhere. The order in which floats are
 // added depends on the number of ranks and on len(buf).
 func AllReduce[T Element](ctx context.Context, c *Comm, buf []T, op Op) error {
-	return c.outcome(c.b.AllReduce(ctx, collective.Of(buf), op))
+	return c.do(ctx, collective.AllReduce(collective.Of(buf), op))
+}
+
+// Reduce sets dst of rank root to the op over all ranks' src, element by element. The
+// other ranks' dst may be nil.
+func Reduce[T Element](ctx context.Context, c *Comm, dst, src []T, op Op, root int) error {
+	return c.do(ctx, collective.Reduce(collective.Of(dst), collective.Of(src), op, root))
 }
 
 // Broadcast replaces buf on every rank by rank root's buf.
 func Broadcast[T Element](ctx context.Context, c *Comm, buf []T, root int) error {
-	return c.outcome(c.b.Broadcast(ctx, collective.Of(buf), root))
+	return c.do(ctx, collective.Broadcast(collective.Of(buf), root))
 }
 
-// Send sends buf to rank dst, which must call Recv with the same number of elements of
-// the same type. It returns when buf may be changed; for a big buffer this is only when
-// dst receives. Messages between two ranks arrive in order, also relative to the
-// collectives of both.
-func Send[T Element](ctx context.Context, c *Comm, buf []T, dst int) error {
-	return c.outcome(c.b.Send(ctx, collective.Of(buf), dst))
+// AllGather sets dst to all ranks' src, one after the other in rank order.
+func AllGather[T Element](ctx context.Context, c *Comm, dst, src []T) error {
+	return c.do(ctx, collective.AllGather(collective.Of(dst), collective.Of(src)))
 }
 
-// Recv fills buf with what rank src sends.
-func Recv[T Element](ctx context.Context, c *Comm, buf []T, src int) error {
-	return c.outcome(c.b.Recv(ctx, collective.Of(buf), src))
+// AllGatherV is AllGather of parts with different lengths: rank i's src has counts[i]
+// elements. All ranks give the same counts.
+func AllGatherV[T Element](ctx context.Context, c *Comm, dst []T, counts []int, src []T) error {
+	return c.do(ctx, collective.AllGatherV(collective.Of(dst), counts, collective.Of(src)))
 }
 
-// SendRecv sends out to rank dst and fills in from rank src at the same time. Unlike a
-// Send and then a Recv, it cannot block when the ranks send in a ring.
-func SendRecv[T Element](ctx context.Context, c *Comm, out []T, dst int, in []T, src int) error {
-	return c.outcome(c.b.SendRecv(ctx, collective.Of(out), dst, collective.Of(in), src))
+// ReduceScatter sets dst to this rank's part of the op over all ranks' src. src has one
+// part of len(dst) elements for each rank.
+func ReduceScatter[T Element](ctx context.Context, c *Comm, dst, src []T, op Op) error {
+	return c.do(ctx, collective.ReduceScatter(collective.Of(dst), collective.Of(src), op))
+}
+
+// Gather sets dst of rank root to all ranks' src, in rank order. The other ranks' dst may
+// be nil.
+func Gather[T Element](ctx context.Context, c *Comm, dst, src []T, root int) error {
+	return c.do(ctx, collective.Gather(collective.Of(dst), collective.Of(src), root))
+}
+
+// Scatter sets dst of rank i to part i of rank root's src. The other ranks' src may be
+// nil.
+func Scatter[T Element](ctx context.Context, c *Comm, dst, src []T, root int) error {
+	return c.do(ctx, collective.Scatter(collective.Of(dst), collective.Of(src), root))
+}
+
+// AllToAll sends part i of src to rank i and sets part i of dst to what rank i sends. The
+// parts have the same length.
+func AllToAll[T Element](ctx context.Context, c *Comm, dst, src []T) error {
+	return c.do(ctx, collective.AllToAll(collective.Of(dst), collective.Of(src), c.size()))
+}
+
+// AllToAllV is AllToAll of parts with different lengths: sendCounts[i] elements of src go
+// to rank i, recvCounts[i] elements of dst come from it.
+func AllToAllV[T Element](ctx context.Context, c *Comm, dst []T, recvCounts []int, src []T, sendCounts []int) error {
+	return c.do(ctx, collective.AllToAllV(collective.Of(dst), recvCounts, collective.Of(src), sendCounts))
 }
 
 // Barrier returns when all ranks have called it.
-func Barrier(ctx context.Context, c *Comm) error {
-	return c.outcome(c.b.Barrier(ctx))
+func Barrier(ctx context.Context, c *Comm) error { return c.do(ctx, collective.Barrier()) }
+
+// size is the number of ranks, 0 of a nil Comm.
+func (c *Comm) size() int {
+	if c == nil {
+		return 0
+	}
+	return c.g.Size()
 }

@@ -13,51 +13,64 @@ import (
 	"github.com/gorun/gorun/worker/tcp"
 )
 
-// causeTime is how long a call that failed because of a peer waits for the agent's
-// abort, which has the cause.
-const causeTime = 50 * time.Millisecond
-
-// backend runs collectives. Over TCP it is a collective.Group. A library with its own
-// algorithms, such as NCCL, would be another backend.
-type backend interface {
-	AllReduce(ctx context.Context, b collective.Buffer, op collective.Op) error
-	Broadcast(ctx context.Context, b collective.Buffer, root int) error
-	Send(ctx context.Context, b collective.Buffer, to int) error
-	Recv(ctx context.Context, b collective.Buffer, from int) error
-	SendRecv(ctx context.Context, out collective.Buffer, to int, in collective.Buffer, from int) error
-	Barrier(ctx context.Context) error
-	Close() error
-}
-
-// Comm is a communicator of all ranks of a world. All ranks must make the same
-// collective calls (AllReduce, Broadcast, Barrier) on it in the same order, one at a
-// time. If a call fails for another reason than its arguments, such as the end of its
-// context, the communicator is broken on all ranks and every later call fails.
+// Comm is a communicator: some ranks of a world, or all, in an order of its own. All its
+// ranks must make the same collective calls on it in the same order, one at a time. If a
+// call fails for another reason than its arguments, such as the end of its context, every
+// communicator of the world is broken on all ranks and every later call fails.
 //
-// Send and Recv may run beside a collective, but at most one of each at a time
-// for one peer.
+// Messages (Send, Recv and their kin) may go beside a collective, from any goroutine.
 type Comm struct {
 	w *World
-	b backend
-	// unwatch stops the watch of the world's context. The end of that context breaks b.
-	unwatch func() bool
+	g *collective.Group
 }
+
+// Rank is this process's number in the communicator.
+func (c *Comm) Rank() int { return c.g.Rank() }
+
+// Size is the number of ranks of the communicator.
+func (c *Comm) Size() int { return c.g.Size() }
+
+// Split divides the communicator: ranks that give the same color become a communicator,
+// ordered by key and, for equal keys, by their rank in c. The result is nil for a rank
+// with a negative color. All ranks of c must call Split.
+func (c *Comm) Split(ctx context.Context, color, key int) (*Comm, error) {
+	if c == nil {
+		return nil, errNoComm
+	}
+	ctx, cancel := c.w.deadline(ctx)
+	defer cancel()
+	g, err := c.g.Split(ctx, color, key)
+	if err != nil {
+		return nil, c.outcome(err)
+	}
+	if g == nil {
+		return nil, nil
+	}
+	return &Comm{w: c.w, g: g}, nil
+}
+
+// errNoComm is the error of calls with a nil Comm.
+var errNoComm = errors.New("gorun: the communicator is nil: this rank is not a member, or World.Comm or Split failed")
 
 // Comm returns the world's communicator. The first call announces this rank in the
 // store. It does not wait for the other ranks, because connections are made when they
-// are first needed. It waits for rank 0 only if the launcher gives no token.
+// are first needed. It waits for rank 0 only if the launcher gives no token. After a
+// failure the error says why the communicator is broken; the next round has a new one.
 func (w *World) Comm(ctx context.Context) (*Comm, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.ctx.Err() != nil {
 		return nil, context.Cause(w.ctx)
 	}
-	if w.comm != nil {
-		return w.comm, nil
+	if w.links.comm != nil {
+		if err := w.links.broken(); err != nil {
+			return nil, fmt.Errorf("gorun: the communicator is broken until the next round: %w", err)
+		}
+		return w.links.comm, nil
 	}
 	if w.set.Size == 1 {
-		w.comm = &Comm{w: w, b: collective.New(nil, 0, 1)}
-		return w.comm, nil
+		w.links.comm = &Comm{w: w, g: collective.New(nil, 0, 1, collective.Options{})}
+		return w.links.comm, nil
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -69,12 +82,38 @@ func (w *World) Comm(ctx context.Context) (*Comm, error) {
 		}
 		return nil, fmt.Errorf("gorun: rank %d cannot join the others: %w", w.set.Rank, err)
 	}
-	w.comm = &Comm{
-		w:       w,
-		b:       collective.New(mesh, w.set.Rank, w.set.Size),
-		unwatch: context.AfterFunc(w.ctx, func() { mesh.Break(context.Cause(w.ctx)) }),
+	engine := collective.NewMessages(mesh.World(), w.set.Rank, w.set.Size)
+	w.links.mesh = mesh
+	w.links.comm = &Comm{w: w, g: collective.New(engine, w.set.Rank, w.set.Size, collective.Options{Positions: w.positions})}
+	w.links.unwatch = context.AfterFunc(w.ctx, func() { mesh.Break(context.Cause(w.ctx)) })
+	return w.links.comm, nil
+}
+
+// links is what connects a world to its other ranks.
+type links struct {
+	mesh *tcp.Mesh // nil in a world of one
+	comm *Comm
+	// unwatch stops the watch of the world's context. The end of that context breaks mesh.
+	unwatch func() bool
+}
+
+// broken returns why the connections are broken, or nil.
+func (l *links) broken() error {
+	if l.mesh == nil {
+		return nil
 	}
-	return w.comm, nil
+	return l.mesh.Err()
+}
+
+// close closes the connections.
+func (l *links) close() error {
+	if l.unwatch != nil {
+		l.unwatch()
+	}
+	if l.comm == nil {
+		return nil
+	}
+	return l.comm.g.Close()
 }
 
 // mesh opens this rank's part of the TCP mesh.
@@ -146,17 +185,29 @@ func (d directory) token(ctx context.Context, c *store.Client, rank int) (string
 	return string(token), err
 }
 
-// close closes the connections to the other ranks.
-func (c *Comm) close() error {
-	if c.unwatch != nil {
-		c.unwatch()
+// do carries out a collective.
+func (c *Comm) do(ctx context.Context, w collective.Work) error {
+	if c == nil {
+		return errNoComm
 	}
-	return c.b.Close()
+	ctx, cancel := c.w.deadline(ctx)
+	defer cancel()
+	return c.outcome(c.g.Do(ctx, w))
 }
 
-// outcome returns the error of a call from the backend's err. If there is an abort, or
-// an abort comes within causeTime, outcome returns the abort, because the abort has the
-// cause and err is its consequence.
+// deadline returns ctx with the world's default deadline, if it has one.
+func (w *World) deadline(ctx context.Context) (context.Context, context.CancelFunc) {
+	if w.opts.deadline <= 0 {
+		return ctx, noCancel
+	}
+	return context.WithTimeoutCause(ctx, w.opts.deadline, fmt.Errorf("not done after %v: %w", w.opts.deadline, context.DeadlineExceeded))
+}
+
+func noCancel() {}
+
+// outcome returns the error of a call. If there is an abort, that is the error, because
+// the abort has the cause and err is its consequence. If a peer is gone and there is an
+// agent, an abort is on its way, and outcome waits for it for at most causeTime.
 func (c *Comm) outcome(err error) error {
 	if err == nil {
 		return nil
@@ -178,3 +229,7 @@ func (c *Comm) outcome(err error) error {
 	}
 	return fmt.Errorf("gorun: %w", err)
 }
+
+// causeTime is how long a call that failed because of a peer waits for the agent's
+// abort, which has the cause.
+const causeTime = 50 * time.Millisecond

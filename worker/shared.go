@@ -122,15 +122,15 @@ func (p *positions) Leave(call *collective.Call, peer int) {
 
 // Others is described at collective.Positions. The board knows more than next of the
 // ranks of this node: it needs no answer of them.
-func (p *positions) Others(call *collective.Call) []collective.Position {
+func (p *positions) Others(call *collective.Call, peer int) []collective.Position {
 	known := map[int]collective.Position{}
 	if p.next != nil {
-		for _, at := range p.next.Others(call) {
+		for _, at := range p.next.Others(call, peer) {
 			known[at.Rank] = at
 		}
 	}
 	for local := range p.w.board.Ranks() {
-		if at, ok := p.read(local, call); ok {
+		if at, ok := p.read(local, call); ok && (peer < 0 || at.Rank == peer) {
 			known[at.Rank] = at
 		}
 	}

@@ -135,7 +135,7 @@ func TestPositionsOnTheBoard(t *testing.T) {
 	mine.Enter(third, -1)
 	ask := func() collective.Position {
 		t.Helper()
-		all := mine.Others(third)
+		all := mine.Others(third, -1)
 		if len(all) != 1 || all[0].Rank != 1 {
 			t.Fatalf("%+v", all)
 		}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"time"
 
 	"github.com/gorun/gorun/worker/board"
 	"github.com/gorun/gorun/worker/contract"
@@ -21,29 +22,46 @@ type World struct {
 	end   context.CancelCauseFunc
 	wg    sync.WaitGroup // the reader of the agent's frames
 
+	opts    options
 	callers caller.Table // lines of the program that call
 
-	mu   sync.Mutex
-	comm *Comm
+	mu    sync.Mutex
+	links links
 }
 
+// options of a World.
+type options struct {
+	deadline time.Duration // of each call; 0: none
+}
+
+// Option changes how a World works.
+type Option func(*options)
+
+// WithDeadline gives every call on a communicator at most d, beside what its context says.
+// Without this option there is no deadline: ranks may compute for as long as they like
+// before they come to a call.
+func WithDeadline(d time.Duration) Option { return func(o *options) { o.deadline = d } }
+
 // Init makes the World that the environment describes. It is Start with FromEnv.
-func Init(ctx context.Context) (*World, error) {
+func Init(ctx context.Context, opts ...Option) (*World, error) {
 	s, err := FromEnv(os.LookupEnv)
 	if err != nil {
 		return nil, err
 	}
-	return Start(ctx, s)
+	return Start(ctx, s, opts...)
 }
 
 // Start makes the World that s describes. It connects to the agent if there is one, and
 // waits at most 10 s for it. The world lives until Close, until ctx ends or until the
 // job is aborted. If the job is already aborted, the error is an *AbortError.
-func Start(ctx context.Context, s Settings) (*World, error) {
+func Start(ctx context.Context, s Settings, opts ...Option) (*World, error) {
 	if err := s.check(); err != nil {
 		return nil, err
 	}
 	w := &World{set: s}
+	for _, o := range opts {
+		o(&w.opts)
+	}
 	w.ctx, w.end = context.WithCancelCause(ctx)
 	if s.Socket == "" {
 		return w, nil
@@ -109,13 +127,10 @@ func (w *World) Fail(err error) error {
 // for every goroutine that Start started. It may be called more than once.
 func (w *World) Close() error {
 	w.mu.Lock()
-	comm := w.comm
-	w.comm = nil
+	links := w.links
+	w.links.comm = nil
 	w.mu.Unlock()
-	var err error
-	if comm != nil {
-		err = comm.close()
-	}
+	err := links.close()
 	w.end(ErrClosed)
 	if w.agent != nil {
 		// An error does not matter: a lost agent needs no bye.

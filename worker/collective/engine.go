@@ -6,16 +6,19 @@ import "context"
 // call, numbers it and hands it to its engine. Messages is the engine over any Transport;
 // an engine may also share memory between the ranks of a node.
 //
-// A failed call, the end of its context included, breaks the engine as Break does, since
-// nothing can follow half a call and other ranks wait for the rest of it.
+// A failed call breaks the engine as Break does, since nothing can follow half a call and
+// other ranks wait for the rest of it. When the context of a call ends, the Group asks
+// where the other ranks are and then calls Break.
 type Engine interface {
 	// Do carries out one collective and returns when its buffers may be used again. Calls
-	// of Do come one at a time, in the order of Call.Seq.
+	// of Do come one at a time, in the order of Call.Seq. Do need not watch ctx; if it
+	// does, it returns the context's cause.
 	Do(ctx context.Context, w *Work) error
 	// Post starts one end of a message between two ranks. It does not block. Messages
 	// between the same ranks with the same tag match in the order of their posts.
 	Post(m *Message)
-	// Wait returns when m, which was posted, has ended and its buffer may be used again.
+	// Wait returns when m, which was posted, has ended and its buffer may be used again. If
+	// ctx ends before, Wait returns the context's cause, and m is still under way.
 	Wait(ctx context.Context, m *Message) error
 	// Split returns the engine of a communicator of some of this engine's ranks: rank i of
 	// the new one is ranks[i] of this one. This rank is among them.
@@ -28,8 +31,8 @@ type Engine interface {
 	Close() error
 }
 
-// Work is one collective as an Engine gets it: its arguments agree with each other and
-// its buffers do not overlap, except where they are the same. Lengths are in elements,
+// Work is one collective as an Engine gets it: its arguments agree with each other, and
+// Dst and Src do not overlap. Lengths are in elements,
 // with n the number of ranks:
 //
 //	KindAllReduce      Dst holds this rank's operand and the result; Src is empty
@@ -70,14 +73,16 @@ type Positions interface {
 	// Enter says that this rank is in call. It waits for rank peer, or for all if peer is -1.
 	Enter(call *Call, peer int)
 	Leave(call *Call, peer int)
-	// Others returns where the other ranks of the communicator are, as far as it is known.
-	Others(call *Call) []Position
+	// Others returns where rank peer is, or all others if peer is -1, as far as it is known,
+	// by rank. It returns soon.
+	Others(call *Call, peer int) []Position
 }
 
 // Position is what is known of one rank's whereabouts.
 type Position struct {
 	Rank    int
-	Call    Call   // the rank's last call
+	Unknown bool   // the rank does not answer, or not in time
+	Call    Call   // the rank's last call; of kind 0 if there was none
 	Inside  bool   // the rank is still in Call
 	Arrived bool   // the rank has come to the call that was asked for, or is past it
 	Caller  string // file:line that made Call, "" if unknown

@@ -2,61 +2,228 @@ package collective
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 )
 
-// Group runs collectives over a Transport. All ranks must make the same collective
-// calls in the same order, and so one call at a time. Send and Recv may run beside each
-// other.
+// Options of a Group.
+type Options struct {
+	// Positions returns where the rank of a communicator writes what it is doing. next is
+	// the engine if that is a Positions, else nil; nil Positions stand for next.
+	Positions func(comm uint64, rank, size int, next Positions) Positions
+}
+
+// Group makes the calls of one rank of a communicator over an Engine. All ranks must make
+// the same collective calls in the same order. Messages between two ranks may go beside
+// them.
 type Group struct {
-	t          Transport
+	e          Engine // nil for a single rank
 	rank, size int
+	comm       uint64
+	opts       Options
+	pos        Positions // nil: nowhere
+	watch      watch
+	wg         sync.WaitGroup // asynchronous collectives
 
-	busy atomic.Bool // true: a collective is running; guards the fields below
-	seq  uint64
-	tmp  []byte
-
-	mu         sync.Mutex
-	sent, rcvd map[int]uint64 // messages to and from each rank
+	mu       sync.Mutex // guards what follows
+	turn     sync.Cond
+	turns    turns
+	messages messages
+	work     Work // of the collective whose turn it is
 }
 
-// New returns a group of size ranks, of which this process has the number rank. For a
-// single rank t may be nil.
-func New(t Transport, rank, size int) *Group {
-	return &Group{t: t, rank: rank, size: size, sent: map[int]uint64{}, rcvd: map[int]uint64{}}
+// turns orders collectives as they were called.
+type turns struct {
+	issued, done uint64 // calls so far; the call whose turn it is has the number done+1
+	blocking     bool   // true: a call that is not asynchronous runs or waits for its turn
 }
 
-// Close closes the transport.
+// messages numbers messages and keeps unused ones.
+type messages struct {
+	seqs map[stream]uint64
+	free []*Message
+}
+
+// stream is the messages with one tag in one direction between this rank and another.
+type stream struct {
+	peer int
+	tag  int32
+	send bool
+}
+
+// New returns the world's group of size ranks, of which this process has the number rank.
+// For a single rank e may be nil.
+func New(e Engine, rank, size int, o Options) *Group { return newGroup(e, rank, size, 0, o) }
+
+func newGroup(e Engine, rank, size int, comm uint64, o Options) *Group {
+	g := &Group{e: e, rank: rank, size: size, comm: comm, opts: o}
+	g.turn.L = &g.mu
+	g.messages.seqs = map[stream]uint64{}
+	g.watch.g = g
+	g.pos, _ = e.(Positions)
+	if o.Positions != nil && size > 1 {
+		g.pos = o.Positions(comm, rank, size, g.pos)
+	}
+	return g
+}
+
+// Rank is this process's number in the communicator.
+func (g *Group) Rank() int { return g.rank }
+
+// Size is the number of ranks of the communicator.
+func (g *Group) Size() int { return g.size }
+
+// Close closes the engine and waits for asynchronous calls.
 func (g *Group) Close() error {
-	if g.t == nil {
+	g.watch.forget()
+	if g.e == nil {
 		return nil
 	}
-	return g.t.Close()
+	err := g.e.Close()
+	g.wg.Wait()
+	return err
 }
 
-// Send sends b to rank to, which must receive it with the same type and count.
+// Do carries out w. Another goroutine must not call Do meanwhile; w waits for
+// asynchronous calls before it.
+func (g *Group) Do(ctx context.Context, w Work) error {
+	if err := w.check(g.rank, g.size); err != nil {
+		return fmt.Errorf("cannot start %v: %w", w.Call.Kind, err)
+	}
+	g.mu.Lock()
+	if g.turns.blocking {
+		g.mu.Unlock()
+		return fmt.Errorf("cannot start %v: another collective of this rank is running; they must be made one at a time, in the same order on all ranks", w.Call.Kind)
+	}
+	g.turns.blocking = true
+	ticket := g.issue()
+	g.mu.Unlock()
+	err := g.await(ctx, ticket)
+	if err == nil {
+		err = g.carryOut(ctx, w, ticket)
+	}
+	g.finished(true)
+	return err
+}
+
+// Start begins w after the calls before it and returns at once.
+func (g *Group) Start(w Work) *Request {
+	if err := w.check(g.rank, g.size); err != nil {
+		return failed(fmt.Errorf("cannot start %v: %w", w.Call.Kind, err))
+	}
+	r := &Request{g: g, call: w.Call, done: make(chan struct{})}
+	g.mu.Lock()
+	ticket := g.issue()
+	g.mu.Unlock()
+	r.call.Seq, r.call.Comm = ticket, g.comm
+	g.wg.Go(func() {
+		ctx := context.Background() // Request.Wait has the caller's
+		if r.err = g.await(ctx, ticket); r.err == nil {
+			r.err = g.carryOut(ctx, w, ticket)
+		}
+		g.finished(false)
+		close(r.done)
+	})
+	return r
+}
+
+// issue numbers the next collective; g.mu is held.
+func (g *Group) issue() uint64 {
+	g.turns.issued++
+	return g.turns.issued
+}
+
+// await returns when it is the turn of the call with this number. If ctx ends before, the
+// engine breaks, which ends the calls before it.
+func (g *Group) await(ctx context.Context, ticket uint64) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.turns.done+1 == ticket {
+		return nil
+	}
+	defer context.AfterFunc(ctx, func() { g.e.Break(context.Cause(ctx)) })()
+	for g.turns.done+1 != ticket {
+		g.turn.Wait()
+	}
+	return nil
+}
+
+func (g *Group) finished(blocking bool) {
+	g.mu.Lock()
+	g.turns.done++
+	if blocking {
+		g.turns.blocking = false
+	}
+	g.mu.Unlock()
+	g.turn.Broadcast()
+}
+
+// carryOut makes the call with this number, whose turn it is.
+func (g *Group) carryOut(ctx context.Context, w Work, seq uint64) error {
+	if g.size == 1 {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+		w.alone()
+		return nil
+	}
+	g.work = w
+	g.work.Call.Comm, g.work.Call.Seq = g.comm, seq
+	call := &g.work.Call
+	if g.pos != nil {
+		g.pos.Enter(call, -1)
+		defer g.pos.Leave(call, -1)
+	}
+	if err := g.watch.enter(ctx, call); err != nil {
+		err = g.late(call, -1, err)
+		g.e.Break(err)
+		return wrap(call, err)
+	}
+	err := g.e.Do(ctx, &g.work)
+	g.watch.leave()
+	g.work.Dst, g.work.Src = Buffer{}, Buffer{}
+	return wrap(call, err)
+}
+
+// late returns the error of call, which waits for rank peer, or for all if peer is -1, and
+// whose context has ended because of cause.
+func (g *Group) late(call *Call, peer int, cause error) error {
+	e := &HangError{Call: *call, Err: cause}
+	if g.pos != nil {
+		e.Others = g.pos.Others(call, peer)
+	}
+	return e
+}
+
+func wrap(call *Call, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%v failed: %w", *call, err)
+}
+
+// Send sends b to rank to, which must receive it with the same type, count and tag.
 // It may return before that and may block until then.
-func (g *Group) Send(ctx context.Context, b Buffer, to int) error {
-	if err := g.checkPeer(to); err != nil {
+func (g *Group) Send(ctx context.Context, b Buffer, to int, tag int32) error {
+	m, err := g.post(b, to, tag, true)
+	if err != nil {
 		return fmt.Errorf("cannot send: %w", err)
 	}
-	call := Call{Kind: KindSend, Type: b.Type, Count: uint64(b.Count), Seq: g.next(g.sent, to)}
-	return wrap(call, g.t.Send(ctx, to, call, b.Data))
+	return g.end(ctx, m)
 }
 
 // Recv fills b with what rank from sends.
-func (g *Group) Recv(ctx context.Context, b Buffer, from int) error {
-	if err := g.checkPeer(from); err != nil {
+func (g *Group) Recv(ctx context.Context, b Buffer, from int, tag int32) error {
+	m, err := g.post(b, from, tag, false)
+	if err != nil {
 		return fmt.Errorf("cannot receive: %w", err)
 	}
-	call := Call{Kind: KindSend, Type: b.Type, Count: uint64(b.Count), Seq: g.next(g.rcvd, from)}
-	return wrap(call, g.t.Recv(ctx, from, call, b.Data))
+	return g.end(ctx, m)
 }
 
 // SendRecv sends out to rank to and fills in from rank from, at the same time.
-func (g *Group) SendRecv(ctx context.Context, out Buffer, to int, in Buffer, from int) error {
+func (g *Group) SendRecv(ctx context.Context, out Buffer, to int, in Buffer, from int, tag int32) error {
 	if to == g.rank && from == g.rank { // a ring of one rank
 		if in.Type != out.Type || in.Count != out.Count {
 			return fmt.Errorf("cannot send %v x %d and receive %v x %d", out.Type, out.Count, in.Type, in.Count)
@@ -64,74 +231,123 @@ func (g *Group) SendRecv(ctx context.Context, out Buffer, to int, in Buffer, fro
 		copy(in.Data, out.Data)
 		return context.Cause(ctx)
 	}
-	for _, rank := range []int{to, from} {
+	for _, rank := range [2]int{to, from} {
 		if err := g.checkPeer(rank); err != nil {
 			return fmt.Errorf("cannot send and receive: %w", err)
 		}
 	}
-	sent := make(chan error, 1)
-	go func() { sent <- g.Send(ctx, out, to) }()
-	err := g.Recv(ctx, in, from)
-	if sendErr := <-sent; err == nil {
+	receive, err := g.post(in, from, tag, false)
+	if err != nil {
+		return err
+	}
+	send, err := g.post(out, to, tag, true)
+	if err != nil {
+		return err
+	}
+	err = g.end(ctx, receive)
+	if sendErr := g.end(ctx, send); err == nil { // if one fails, the engine breaks and ends the other
 		err = sendErr
 	}
 	return err
 }
 
+// Isend is Send that does not wait.
+func (g *Group) Isend(b Buffer, to int, tag int32) *Request {
+	m, err := g.post(b, to, tag, true)
+	if err != nil {
+		return failed(fmt.Errorf("cannot send: %w", err))
+	}
+	return &Request{g: g, m: m}
+}
+
+// Irecv is Recv that does not wait.
+func (g *Group) Irecv(b Buffer, from int, tag int32) *Request {
+	m, err := g.post(b, from, tag, false)
+	if err != nil {
+		return failed(fmt.Errorf("cannot receive: %w", err))
+	}
+	return &Request{g: g, m: m}
+}
+
+// post starts one end of a message. The result goes to end.
+func (g *Group) post(b Buffer, peer int, tag int32, send bool) (*Message, error) {
+	if err := g.checkPeer(peer); err != nil {
+		return nil, err
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock() // the order of numbers is that of posts
+	m := &Message{}
+	if n := len(g.messages.free); n > 0 {
+		m, g.messages.free = g.messages.free[n-1], g.messages.free[:n-1]
+	}
+	s := stream{peer, tag, send}
+	g.messages.seqs[s]++
+	m.Call = Call{Comm: g.comm, Kind: KindSend, Type: b.Type, Tag: tag, Seq: g.messages.seqs[s], Count: uint64(b.Count)}
+	m.Send, m.Peer, m.Buf = send, peer, b
+	g.e.Post(m)
+	return m, nil
+}
+
+// end waits for m.
+func (g *Group) end(ctx context.Context, m *Message) error {
+	if g.pos != nil {
+		g.pos.Enter(&m.Call, m.Peer)
+		defer g.pos.Leave(&m.Call, m.Peer)
+	}
+	err := g.e.Wait(ctx, m)
+	if err != nil && ctx.Err() != nil && errors.Is(err, context.Cause(ctx)) {
+		g.e.Break(g.late(&m.Call, m.Peer, err))
+		err = g.e.Wait(context.Background(), m) // soon: it must not use the buffer any more
+	}
+	if err != nil {
+		return wrap(&m.Call, err)
+	}
+	g.mu.Lock()
+	m.Buf = Buffer{}
+	g.messages.free = append(g.messages.free, m)
+	g.mu.Unlock()
+	return nil
+}
+
 func (g *Group) checkPeer(rank int) error {
 	switch {
 	case rank < 0 || rank >= g.size:
-		return fmt.Errorf("there is no rank %d: the world has ranks 0 to %d", rank, g.size-1)
+		return fmt.Errorf("there is no rank %d: the communicator has ranks 0 to %d", rank, g.size-1)
 	case rank == g.rank:
 		return fmt.Errorf("rank %d is this rank itself", rank)
 	}
 	return nil
 }
 
-func (g *Group) next(counts map[int]uint64, peer int) uint64 {
+// Split returns the group of the ranks that give the same color, ordered by key and, for
+// equal keys, by their rank in g. It is nil for a rank with a negative color. All ranks
+// of g must call it.
+func (g *Group) Split(ctx context.Context, color, key int) (*Group, error) {
+	mine := [2]int64{int64(color), int64(key)}
+	all := make([]int64, 2*g.size)
+	if err := g.Do(ctx, AllGather(Of(all), Of(mine[:]))); err != nil {
+		return nil, fmt.Errorf("cannot split the communicator: %w", err)
+	}
 	g.mu.Lock()
-	defer g.mu.Unlock()
-	counts[peer]++
-	return counts[peer]
-}
-
-// collective numbers call and runs it.
-func (g *Group) collective(ctx context.Context, call Call, run func(Call) error) error {
-	if !g.busy.CompareAndSwap(false, true) {
-		return fmt.Errorf("cannot start %v: another collective of this rank is running; they must be made one at a time, in the same order on all ranks", call.Kind)
+	id := Call{Comm: g.comm, Kind: KindAllGather, Seq: g.turns.done, Count: uint64(color)}
+	g.mu.Unlock()
+	if color < 0 {
+		return nil, nil
 	}
-	defer g.busy.Store(false)
-	g.seq++
-	call.Seq = g.seq
-	if g.size == 1 {
-		return context.Cause(ctx)
+	ranks := membersOf(all, int64(color))
+	rank := 0
+	for i, r := range ranks {
+		if r == g.rank {
+			rank = i
+		}
 	}
-	return wrap(call, run(call))
-}
-
-func wrap(call Call, err error) error {
-	if err == nil {
-		return nil
+	comm := max(id.Signature(), 1)
+	if len(ranks) == 1 {
+		return newGroup(nil, 0, 1, comm, g.opts), nil
 	}
-	return fmt.Errorf("%v failed: %w", call, err)
-}
-
-// exchange sends out to rank to and receives into from rank from, at the same time.
-func (g *Group) exchange(ctx context.Context, call Call, to int, out []byte, from int, into []byte) error {
-	sent := make(chan error, 1)
-	go func() { sent <- g.t.Send(ctx, to, call, out) }()
-	err := g.t.Recv(ctx, from, call, into)
-	// If one of the two fails, the transport is broken and so the other ends too.
-	if sendErr := <-sent; err == nil {
-		err = sendErr
+	e, err := g.e.Split(ctx, comm, ranks)
+	if err != nil {
+		return nil, fmt.Errorf("cannot split the communicator: %w", err)
 	}
-	return err
-}
-
-// scratch returns n bytes that stay valid until the next collective.
-func (g *Group) scratch(n int) []byte {
-	if cap(g.tmp) < n {
-		g.tmp = scratch(n)
-	}
-	return g.tmp[:n]
+	return newGroup(e, rank, len(ranks), comm, g.opts), nil
 }

@@ -46,10 +46,14 @@ func groups(t testing.TB, size int) []*collective.Group {
 		if err != nil {
 			t.Fatal(err)
 		}
-		gs[r] = collective.New(m, r, size)
+		gs[r] = overTCP(m, r, size)
 		t.Cleanup(func() { gs[r].Close() })
 	}
 	return gs
+}
+
+func overTCP(m *tcp.Mesh, rank, size int) *collective.Group {
+	return collective.New(collective.NewMessages(m.World(), rank, size), rank, size, collective.Options{})
 }
 
 // each runs f as every rank at once, and fails the test if that takes too long.
@@ -109,7 +113,7 @@ func allReduce[T collective.Number](t *testing.T, gs []*collective.Group, n int,
 		}
 	}
 	noErrors(t, each(t, gs, func(r int, g *collective.Group) error {
-		return g.AllReduce(t.Context(), collective.Of(bufs[r]), op)
+		return g.Do(t.Context(), collective.AllReduce(collective.Of(bufs[r]), op))
 	}))
 	for r := range bufs {
 		for i := range want {
@@ -155,7 +159,7 @@ func TestAllRanksHaveTheSameBits(t *testing.T) {
 				bufs[r][5] = math.Float32frombits(0x7fc00000 + uint32(r) + 1)
 			}
 			noErrors(t, each(t, gs, func(r int, g *collective.Group) error {
-				return g.AllReduce(t.Context(), collective.Of(bufs[r]), collective.Sum)
+				return g.Do(t.Context(), collective.AllReduce(collective.Of(bufs[r]), collective.Sum))
 			}))
 			for i, s := range sum {
 				got := bufs[0][i]
@@ -183,7 +187,7 @@ func TestBroadcastFromEveryRoot(t *testing.T) {
 					for i := range bufs[r] {
 						bufs[r][i] = int64(r*n + i)
 					}
-					return g.Broadcast(t.Context(), collective.Of(bufs[r]), root)
+					return g.Do(t.Context(), collective.Broadcast(collective.Of(bufs[r]), root))
 				}))
 				for r := range bufs {
 					for i, v := range bufs[r] {
@@ -210,7 +214,7 @@ func TestBarrierWaitsForAll(t *testing.T) {
 				mu.Lock()
 				arrived++
 				mu.Unlock()
-				if err := g.Barrier(t.Context()); err != nil {
+				if err := g.Do(t.Context(), collective.Barrier()); err != nil {
 					return err
 				}
 				mu.Lock()
@@ -234,7 +238,7 @@ func TestSendAndReceiveRoundTheRing(t *testing.T) {
 					out[i] = float64(r + i)
 				}
 				prev := (r + ranks - 1) % ranks
-				if err := g.SendRecv(t.Context(), collective.Of(out), (r+1)%ranks, collective.Of(in), prev); err != nil {
+				if err := g.SendRecv(t.Context(), collective.Of(out), (r+1)%ranks, collective.Of(in), prev, 0); err != nil {
 					return err
 				}
 				for i := range in {
@@ -254,10 +258,14 @@ func TestMismatchEndsAllRanks(t *testing.T) {
 	ctx := t.Context()
 	type call = func(*collective.Group) error
 	f32 := func(n int, op collective.Op) call {
-		return func(g *collective.Group) error { return g.AllReduce(ctx, collective.Of(make([]float32, n)), op) }
+		return func(g *collective.Group) error {
+			return g.Do(ctx, collective.AllReduce(collective.Of(make([]float32, n)), op))
+		}
 	}
 	f64 := func(n int, op collective.Op) call {
-		return func(g *collective.Group) error { return g.AllReduce(ctx, collective.Of(make([]float64, n)), op) }
+		return func(g *collective.Group) error {
+			return g.Do(ctx, collective.AllReduce(collective.Of(make([]float64, n)), op))
+		}
 	}
 	for _, tc := range []struct {
 		name                string
@@ -270,7 +278,7 @@ func TestMismatchEndsAllRanks(t *testing.T) {
 		{"both big", f32(1<<18, collective.Sum), f32(1<<18+1, collective.Sum), "float32 x 262144", "float32 x 262145"},
 		{"dtype", f32(1000, collective.Sum), f64(1000, collective.Sum), "float32 x 1000", "float64 x 1000"},
 		{"op", f32(10, collective.Sum), f32(10, collective.Max), "sum of", "max of"},
-		{"kind", f32(10, collective.Sum), func(g *collective.Group) error { return g.Barrier(ctx) }, "all-reduce #1", "barrier #1"},
+		{"kind", f32(10, collective.Sum), func(g *collective.Group) error { return g.Do(ctx, collective.Barrier()) }, "all-reduce #1", "barrier #1"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			for _, ranks := range []int{2, 3, 4, 8} {
@@ -302,19 +310,19 @@ func TestBadArgumentsAreRefused(t *testing.T) {
 	gs := groups(t, 2)
 	b := collective.Of([]int64{1})
 	for name, err := range map[string]error{
-		"send to rank 2":     gs[0].Send(t.Context(), b, 2),
-		"receive from -1":    gs[0].Recv(t.Context(), b, -1),
-		"send to itself":     gs[0].Send(t.Context(), b, 0),
-		"broadcast from 2":   gs[0].Broadcast(t.Context(), b, 2),
-		"unknown operation":  gs[0].AllReduce(t.Context(), b, 9),
-		"half a circle of 1": gs[0].SendRecv(t.Context(), b, 0, b, 1),
+		"send to rank 2":     gs[0].Send(t.Context(), b, 2, 0),
+		"receive from -1":    gs[0].Recv(t.Context(), b, -1, 0),
+		"send to itself":     gs[0].Send(t.Context(), b, 0, 0),
+		"broadcast from 2":   gs[0].Do(t.Context(), collective.Broadcast(b, 2)),
+		"unknown operation":  gs[0].Do(t.Context(), collective.AllReduce(b, 9)),
+		"half a circle of 1": gs[0].SendRecv(t.Context(), b, 0, b, 1, 0),
 	} {
 		if err == nil {
 			t.Errorf("%s: no error", name)
 		}
 	}
 	// None of them broke anything.
-	noErrors(t, each(t, gs, func(_ int, g *collective.Group) error { return g.Barrier(t.Context()) }))
+	noErrors(t, each(t, gs, func(_ int, g *collective.Group) error { return g.Do(t.Context(), collective.Barrier()) }))
 }
 
 func BenchmarkAllReduce(b *testing.B) {
@@ -326,7 +334,7 @@ func BenchmarkAllReduce(b *testing.B) {
 			noErrors(b, each(b, gs, func(_ int, g *collective.Group) error {
 				buf := collective.Of(make([]float32, n))
 				for range b.N {
-					if err := g.AllReduce(context.Background(), buf, collective.Sum); err != nil {
+					if err := g.Do(context.Background(), collective.AllReduce(buf, collective.Sum)); err != nil {
 						return err
 					}
 				}

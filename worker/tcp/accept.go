@@ -2,6 +2,9 @@ package tcp
 
 import (
 	"context"
+	"crypto/hmac"
+	"crypto/rand"
+	"errors"
 	"io"
 	"net"
 	"time"
@@ -35,28 +38,24 @@ func (m *Mesh) accept() {
 	}
 }
 
-// answer reads the hello on conn. It makes conn the connection to the rank that dialled,
-// or closes it.
-func (m *Mesh) answer(conn net.Conn) {
-	defer context.AfterFunc(m.open, func() { conn.Close() })()
+// answer makes the accepting side of a handshake on c. It makes c a lane to the rank that
+// dialled, or closes it.
+func (m *Mesh) answer(c net.Conn) {
+	defer context.AfterFunc(m.open, func() { c.Close() })()
+	conn := c.(*net.TCPConn)
 	conn.SetDeadline(time.Now().Add(handshakeTime))
-	b := make([]byte, helloSize)
-	if _, err := io.ReadFull(conn, b); err != nil {
-		conn.Close()
-		return
-	}
-	from, err := parseHello(b, m.cfg.Token, m.cfg.Rank, m.cfg.Size)
+	id, err := m.identify(conn)
 	if err != nil {
 		conn.Close()
 		return
 	}
-	p := m.peers[from]
+	p := m.slot(id)
 	m.mu.Lock()
 	answer := byte(answerOK)
 	switch {
 	case p.claimed && p.ended():
 		answer = answerLost
-	case p.claimed, p.dialing && m.cfg.Rank < from:
+	case p.claimed, p.dialing && m.cfg.Rank < id.rank:
 		answer = answerBusy
 	default:
 		p.claimed = true
@@ -72,20 +71,52 @@ func (m *Mesh) answer(conn net.Conn) {
 	m.adopt(p, conn)
 }
 
-// adopt makes conn, whose handshake is done, the link to p and starts its reader. If the
-// mesh has ended, it sends only the mesh's last frame on conn and closes it.
-func (m *Mesh) adopt(p *peer, conn net.Conn) {
-	l := &link{m: m, peer: p.rank, conn: conn, posts: make(chan *post), done: make(chan struct{})}
+// identify proves the token on conn, checks the peer's proof and returns the lane that
+// the peer wants.
+func (m *Mesh) identify(conn io.ReadWriter) (laneID, error) {
+	var b [helloSize]byte
+	if _, err := io.ReadFull(conn, b[:]); err != nil {
+		return laneID{}, err
+	}
+	h, err := parseHello(b[:], m.cfg.Rank, m.cfg.Size)
+	if err != nil {
+		return laneID{}, err
+	}
+	var challenge [nonceSize]byte
+	rand.Read(challenge[:])
+	if _, err := conn.Write(append(challenge[:], proof(m.cfg.Token, sideAccept, h, challenge)...)); err != nil {
+		return laneID{}, err
+	}
+	var theirs [proofSize]byte
+	if _, err := io.ReadFull(conn, theirs[:]); err != nil {
+		return laneID{}, err
+	}
+	if !hmac.Equal(theirs[:], proof(m.cfg.Token, sideDial, h, challenge)) {
+		return laneID{}, errors.New("a rank of another world")
+	}
+	return laneID{rank: int(h.from), collective: h.collective, comm: h.comm}, nil
+}
+
+// adopt makes conn, whose handshake is done, the lane of p, and starts the reader of a
+// lane of messages. If the mesh has ended, it sends only the mesh's last frame on conn
+// and closes it.
+func (m *Mesh) adopt(p *slot, conn *net.TCPConn) {
+	// A node that is gone without a word is noticed after 10 s of silence.
+	conn.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: time.Second, Count: 5})
+	l := m.newLane(p.id, conn)
 	m.mu.Lock()
 	if m.life.Err() != nil {
 		m.mu.Unlock()
-		l.sendLast(m.last, time.Now().Add(byeTime))
-		conn.Close()
+		l.sendLast(time.Now().Add(byeTime), context.Cause(m.life))
+		l.drained()
+		l.close()
 		return
 	}
-	m.links = append(m.links, l)
-	m.wg.Go(l.read)
-	m.mu.Unlock()
+	m.lanes = append(m.lanes, l)
+	if !p.id.collective {
+		m.wg.Go(l.readMessages)
+	}
 	p.l = l
 	close(p.ready)
+	m.mu.Unlock()
 }

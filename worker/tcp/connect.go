@@ -2,6 +2,7 @@ package tcp
 
 import (
 	"context"
+	"crypto/hmac"
 	"errors"
 	"fmt"
 	"io"
@@ -20,19 +21,19 @@ const (
 	busyPause = 100 * time.Millisecond
 )
 
-// peer is another rank and the connection to it. Either side may dial. If both dial,
-// the lower rank's connection counts.
-type peer struct {
-	rank    int
+// slot is where a lane will be. Either side may dial. If both dial, the lower rank's
+// connection counts.
+type slot struct {
+	id      laneID
 	turn    chan struct{} // held by the goroutine that dials
 	dialing bool          // true: this rank's hello may be on the way; guarded by Mesh.mu
-	claimed bool          // true: the pair's connection is decided; guarded by Mesh.mu
-	l       *link
+	claimed bool          // true: the lane's connection is decided; guarded by Mesh.mu
+	l       *lane
 	ready   chan struct{} // closed when l can be used
 }
 
-// ended reports whether there was a connection and its reader has ended.
-func (p *peer) ended() bool {
+// ended reports whether there was a lane and its peer has gone.
+func (p *slot) ended() bool {
 	select {
 	case <-p.ready:
 	default:
@@ -46,9 +47,48 @@ func (p *peer) ended() bool {
 	}
 }
 
-// link returns the connection to rank. It makes the connection if there is none.
-func (m *Mesh) link(ctx context.Context, rank int) (*link, error) {
-	p := m.peers[rank]
+// slot returns the slot of a lane.
+func (m *Mesh) slot(id laneID) *slot {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	p := m.slots[id]
+	if p == nil {
+		p = &slot{id: id, ready: make(chan struct{}), turn: make(chan struct{}, 1)}
+		m.slots[id] = p
+	}
+	return p
+}
+
+// lanesOf returns the lanes to a rank.
+func (m *Mesh) lanesOf(rank int) []*lane {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var of []*lane
+	for _, l := range m.lanes {
+		if l.id.rank == rank {
+			of = append(of, l)
+		}
+	}
+	return of
+}
+
+// ready returns the lane if there is or was one, else nil.
+func (m *Mesh) ready(id laneID) (*lane, error) {
+	if m.life.Err() != nil {
+		return nil, context.Cause(m.life)
+	}
+	p := m.slot(id)
+	select {
+	case <-p.ready:
+		return p.l, nil
+	default:
+		return nil, nil
+	}
+}
+
+// lane returns a lane. It makes the connection if there is none.
+func (m *Mesh) lane(ctx context.Context, id laneID) (*lane, error) {
+	rank, p := id.rank, m.slot(id)
 	select {
 	case <-p.ready:
 		return p.l, nil
@@ -101,7 +141,7 @@ func (m *Mesh) link(ctx context.Context, rank int) (*link, error) {
 }
 
 // lookup asks the directory for p's address, until p itself dials.
-func (m *Mesh) lookup(ctx context.Context, p *peer) (string, error) {
+func (m *Mesh) lookup(ctx context.Context, p *slot) (string, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	go func() {
@@ -111,13 +151,13 @@ func (m *Mesh) lookup(ctx context.Context, p *peer) (string, error) {
 		case <-ctx.Done():
 		}
 	}()
-	return m.cfg.Directory.Lookup(ctx, p.rank)
+	return m.cfg.Directory.Lookup(ctx, p.id.rank)
 }
 
 var errBusy = errors.New("the other rank is dialling, too")
 
 // dial makes p ready, or returns errBusy if the other side's connection comes first.
-func (m *Mesh) dial(ctx context.Context, p *peer, addr string) error {
+func (m *Mesh) dial(ctx context.Context, p *slot, addr string) error {
 	m.mu.Lock()
 	if p.claimed {
 		m.mu.Unlock()
@@ -125,7 +165,7 @@ func (m *Mesh) dial(ctx context.Context, p *peer, addr string) error {
 	}
 	p.dialing = true
 	m.mu.Unlock()
-	conn, answer, err := m.call(ctx, p.rank, addr)
+	conn, answer, err := m.call(ctx, p.id, addr)
 	m.mu.Lock()
 	p.dialing = false
 	if err == nil && answer == answerOK && !p.claimed {
@@ -148,20 +188,18 @@ func (m *Mesh) dial(ctx context.Context, p *peer, addr string) error {
 	return fmt.Errorf("%s is not a rank of this world (answer %d)", addr, answer)
 }
 
-// call connects, sends a hello and returns the answer.
-func (m *Mesh) call(ctx context.Context, rank int, addr string) (net.Conn, byte, error) {
+// call connects, makes the handshake and returns the answer.
+func (m *Mesh) call(ctx context.Context, id laneID, addr string) (*net.TCPConn, byte, error) {
 	ctx, cancel := context.WithTimeout(ctx, handshakeTime)
 	defer cancel()
 	var d net.Dialer
-	conn, err := d.DialContext(ctx, "tcp", addr)
+	c, err := d.DialContext(ctx, "tcp", addr)
 	if err != nil {
 		return nil, 0, err
 	}
+	conn := c.(*net.TCPConn)
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
-	answer := []byte{0}
-	if _, err = conn.Write(newHello(m.cfg.Token, m.cfg.Rank, rank).encode()); err == nil {
-		_, err = io.ReadFull(conn, answer)
-	}
+	answer, err := m.introduce(conn, id)
 	if !stop() {
 		err = context.Cause(ctx)
 	}
@@ -169,5 +207,26 @@ func (m *Mesh) call(ctx context.Context, rank int, addr string) (net.Conn, byte,
 		conn.Close()
 		return nil, 0, fmt.Errorf("no answer from %s: %w", addr, err)
 	}
-	return conn, answer[0], nil
+	return conn, answer, nil
+}
+
+// introduce makes the dialling side of a handshake and returns the answer.
+func (m *Mesh) introduce(conn io.ReadWriter, id laneID) (byte, error) {
+	h := newHello(m.cfg.Rank, id)
+	if _, err := conn.Write(h.encode()); err != nil {
+		return 0, err
+	}
+	var b [nonceSize + proofSize]byte
+	if _, err := io.ReadFull(conn, b[:]); err != nil {
+		return 0, err
+	}
+	challenge := [nonceSize]byte(b[:nonceSize])
+	if !hmac.Equal(b[nonceSize:], proof(m.cfg.Token, sideAccept, h, challenge)) {
+		return 0, errors.New("it does not know the token of this world")
+	}
+	if _, err := conn.Write(proof(m.cfg.Token, sideDial, h, challenge)); err != nil {
+		return 0, err
+	}
+	_, err := io.ReadFull(conn, b[:1])
+	return b[0], err
 }

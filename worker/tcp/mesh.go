@@ -13,9 +13,13 @@ import (
 	"github.com/gorun/gorun/worker/collective"
 )
 
-// byeTime bounds sending the last frame to the other ranks. A peer that does not read
-// must not delay the return of an aborted call.
-const byeTime = 20 * time.Millisecond
+const (
+	// byeTime bounds sending the last frame to the other ranks after a failure. A peer that
+	// does not read must not delay the return of an aborted call.
+	byeTime = 20 * time.Millisecond
+	// closeTime bounds Close: until then what was sent reaches the other ranks.
+	closeTime = time.Second
+)
 
 // ErrClosed is the reason of every call after Close.
 var ErrClosed = errors.New("the communicator is closed")
@@ -35,24 +39,25 @@ type Config struct {
 	Directory  Directory
 }
 
-// Mesh is a collective.Transport.
+// Mesh is one rank's lanes to all others. Its communicators are collective.Transports.
 type Mesh struct {
 	cfg   Config
 	ln    net.Listener
-	peers []*peer
-	wg    sync.WaitGroup // the accept loop, handshakes, readers
+	wg    sync.WaitGroup // the accept loop, handshakes, readers, writers
+	box   box
+	where where
 
 	// life ends when the mesh is broken or closed; its cause says why. open ends with
 	// Close. Until then a broken mesh sends the reason to ranks that dial it.
 	life, open     context.Context
 	end, endOfOpen context.CancelCauseFunc
 
-	mu    sync.Mutex // guards peers' claimed and dialing, and what follows
-	links []*link
-	last  []byte // the last frame for every rank, once life has ended
+	mu    sync.Mutex // guards what follows, and the slots' claimed and dialing
+	slots map[laneID]*slot
+	lanes []*lane
+	last  header // the last frame for every rank, once life has ended
+	why   []byte // its payload
 }
-
-var _ collective.Transport = (*Mesh)(nil)
 
 // Open listens and announces this rank. It does not wait for the others.
 func Open(ctx context.Context, cfg Config) (*Mesh, error) {
@@ -61,43 +66,17 @@ func Open(ctx context.Context, cfg Config) (*Mesh, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot listen for the other ranks: %w", err)
 	}
-	m := &Mesh{cfg: cfg, ln: ln, peers: make([]*peer, cfg.Size)}
+	m := &Mesh{cfg: cfg, ln: ln, slots: map[laneID]*slot{}}
+	m.box = newBox(m)
+	m.where = where{m: m, last: map[uint64]place{}}
 	m.open, m.endOfOpen = context.WithCancelCause(context.Background())
 	m.life, m.end = context.WithCancelCause(m.open)
-	for r := range m.peers {
-		m.peers[r] = &peer{rank: r, ready: make(chan struct{}), turn: make(chan struct{}, 1)}
-	}
 	m.wg.Go(m.accept)
 	if err := cfg.Directory.Publish(ctx, cfg.Rank, ln.Addr().String()); err != nil {
 		m.Close()
 		return nil, fmt.Errorf("cannot announce rank %d to the others: %w", cfg.Rank, err)
 	}
 	return m, nil
-}
-
-// Send is described at collective.Transport.
-func (m *Mesh) Send(ctx context.Context, to int, call collective.Call, payload []byte) error {
-	defer m.breakWith(ctx)()
-	l, err := m.link(ctx, to)
-	if err == nil {
-		err = l.write(header{uint8(call.Kind), call, uint64(len(payload))}, payload)
-	}
-	return m.failure(err)
-}
-
-// Recv is described at collective.Transport.
-func (m *Mesh) Recv(ctx context.Context, from int, want collective.Call, into []byte) error {
-	defer m.breakWith(ctx)()
-	l, err := m.link(ctx, from)
-	if err == nil {
-		err = l.receive(want, into)
-	}
-	return m.failure(err)
-}
-
-// breakWith breaks the mesh if ctx ends before the returned function is called.
-func (m *Mesh) breakWith(ctx context.Context) (stop func() bool) {
-	return context.AfterFunc(ctx, func() { m.Break(context.Cause(ctx)) })
 }
 
 // failure breaks the mesh if err is not nil, and returns the first reason for which it
@@ -110,6 +89,12 @@ func (m *Mesh) failure(err error) error {
 	return context.Cause(m.life)
 }
 
+// Err returns why the mesh is broken or closed, or nil.
+func (m *Mesh) Err() error { return context.Cause(m.life) }
+
+// Context returns a context that ends when the mesh is broken or closed; its cause is Err.
+func (m *Mesh) Context() context.Context { return m.life }
+
 // Break is described at collective.Transport.
 func (m *Mesh) Break(why error) {
 	rank, reason := m.cfg.Rank, why.Error()
@@ -117,7 +102,24 @@ func (m *Mesh) Break(why error) {
 		rank, reason = received.rank, received.text
 	}
 	last := header{frame: frameBroken, call: collective.Call{Root: int32(rank)}}
-	m.stop(why, last, []byte(reason[:min(len(reason), maxReason)]))
+	lanes, first := m.stop(why, last, reason)
+	if !first {
+		return
+	}
+	m.box.fail(func(*op) bool { return true }, why)
+	deadline := time.Now().Add(byeTime)
+	for _, l := range lanes {
+		l.sendLast(deadline, why)
+		if l.id.collective {
+			l.close()
+		}
+	}
+	for _, l := range lanes {
+		if !l.id.collective {
+			l.drained()
+			l.close()
+		}
+	}
 }
 
 // peerReason is the reason that another rank sent for breaking its mesh.
@@ -144,31 +146,42 @@ func (m *Mesh) brokenError(h header, peer int, reason []byte) error {
 	return &collective.PeerError{Rank: rank, Err: &peerReason{rank, text}}
 }
 
-// Close sends a bye to the other ranks, closes all connections and waits for their
-// readers.
+// Close sends a bye to the other ranks, waits at most closeTime until they have what was
+// sent, and releases everything. The error names messages that were sent and never
+// received.
 func (m *Mesh) Close() error {
-	m.stop(ErrClosed, header{frame: frameBye}, nil)
-	m.endOfOpen(ErrClosed)
+	lanes, first := m.stop(ErrClosed, header{frame: frameBye}, "")
 	m.ln.Close()
+	deadline := time.Now().Add(closeTime)
+	if first {
+		var wg sync.WaitGroup
+		for _, l := range lanes {
+			l.sendLast(deadline, ErrClosed)
+			wg.Go(func() { l.drain(deadline) })
+		}
+		wg.Wait()
+	}
+	err := m.box.unpaired()
+	m.box.fail(func(*op) bool { return true }, ErrClosed)
+	m.endOfOpen(ErrClosed)
 	m.wg.Wait()
-	return nil
+	if !first {
+		return nil
+	}
+	return err
 }
 
-// stop ends the mesh's life, once, and sends the last frame to every connected rank.
-func (m *Mesh) stop(why error, last header, payload []byte) {
+// stop ends the mesh's life and returns its lanes. It reports whether this is the first
+// end.
+func (m *Mesh) stop(why error, last header, reason string) (lanes []*lane, first bool) {
 	m.mu.Lock()
+	defer m.mu.Unlock()
 	if m.life.Err() != nil {
-		m.mu.Unlock()
-		return
+		return nil, false
 	}
-	last.length = uint64(len(payload))
-	m.last = append(last.encode(), payload...)
+	m.why = []byte(reason[:min(len(reason), maxReason)])
+	last.length = uint64(len(m.why))
+	m.last = last
 	m.end(why)
-	links := m.links
-	m.mu.Unlock()
-	deadline := time.Now().Add(byeTime)
-	for _, l := range links {
-		l.sendLast(m.last, deadline)
-		l.conn.Close()
-	}
+	return m.lanes, true
 }

@@ -3,7 +3,6 @@ package tcp
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"net"
 	"strings"
@@ -62,8 +61,31 @@ func meshes(t *testing.T, size int) []*Mesh {
 	return ms
 }
 
+// call describes the first message from a rank to another: n int64, of which the tests
+// send as many bytes as they like.
 func call(n int) collective.Call {
 	return collective.Call{Kind: collective.KindSend, Type: collective.Int64, Count: uint64(n), Seq: 1}
+}
+
+// send and recv are one end of a message.
+func send(ctx context.Context, m *Mesh, to int, c collective.Call, b []byte) error {
+	return end(ctx, m, &collective.Message{Call: c, Send: true, Peer: to, Buf: collective.Buffer{Data: b}})
+}
+
+func recv(ctx context.Context, m *Mesh, from int, c collective.Call, b []byte) error {
+	return end(ctx, m, &collective.Message{Call: c, Peer: from, Buf: collective.Buffer{Data: b}})
+}
+
+// end does as a Group does when the context ends.
+func end(ctx context.Context, m *Mesh, msg *collective.Message) error {
+	w := m.World()
+	w.Post(msg)
+	err := w.Wait(ctx, msg)
+	if err != nil && err == context.Cause(ctx) {
+		m.Break(err)
+		err = w.Wait(context.Background(), msg)
+	}
+	return err
 }
 
 // within fails the test if f takes longer than limit.
@@ -95,13 +117,13 @@ func TestSimultaneousDialsMakeOneConnection(t *testing.T) {
 					continue
 				}
 				wg.Go(func() {
-					if err := ms[me].Send(t.Context(), peer, call(1), []byte{byte(me)}); err != nil {
+					if err := send(t.Context(), ms[me], peer, call(1), []byte{byte(me)}); err != nil {
 						t.Errorf("%d to %d: %v", me, peer, err)
 					}
 				})
 				wg.Go(func() {
 					into := []byte{99}
-					if err := ms[me].Recv(t.Context(), peer, call(1), into); err != nil || into[0] != byte(peer) {
+					if err := recv(t.Context(), ms[me], peer, call(1), into); err != nil || into[0] != byte(peer) {
 						t.Errorf("%d from %d: %d, %v", me, peer, into, err)
 					}
 				})
@@ -110,7 +132,7 @@ func TestSimultaneousDialsMakeOneConnection(t *testing.T) {
 		wg.Wait()
 		for r, m := range ms {
 			m.mu.Lock()
-			if n := len(m.links); n != 3 {
+			if n := len(m.lanes); n != 3 {
 				t.Errorf("rank %d has %d connections", r, n)
 			}
 			m.mu.Unlock()
@@ -127,15 +149,17 @@ func TestMessagesOutliveTheirSender(t *testing.T) {
 	ms := meshes(t, 2)
 	big := make([]byte, 1<<16)
 	big[1<<16-1] = 7
-	if err := ms[0].Send(t.Context(), 1, call(2), big); err != nil {
+	if err := send(t.Context(), ms[0], 1, call(2), big); err != nil {
 		t.Fatal(err)
 	}
 	ms[0].Close()
 	into := make([]byte, len(big))
-	if err := ms[1].Recv(t.Context(), 0, call(2), into); err != nil || into[1<<16-1] != 7 {
+	if err := recv(t.Context(), ms[1], 0, call(2), into); err != nil || into[1<<16-1] != 7 {
 		t.Fatal(err)
 	}
-	err := ms[1].Recv(t.Context(), 0, call(2), into)
+	again := call(2)
+	again.Seq = 2
+	err := recv(t.Context(), ms[1], 0, again, into)
 	var peer *collective.PeerError
 	if !errors.As(err, &peer) || peer.Rank != 0 || !strings.Contains(err.Error(), "closed") {
 		t.Errorf("Recv from a closed rank: %v", err)
@@ -149,12 +173,12 @@ func TestBreakReachesRanksThatWait(t *testing.T) {
 	got := make([]error, 3)
 	var wg sync.WaitGroup
 	for _, r := range []int{1, 2} {
-		wg.Go(func() { got[r] = ms[r].Recv(t.Context(), r-1, call(0), nil) })
+		wg.Go(func() { got[r] = recv(t.Context(), ms[r], r-1, call(0), nil) })
 	}
 	waitFor(t, func() bool {
 		for _, m := range ms[:2] {
 			m.mu.Lock()
-			n := len(m.links)
+			n := len(m.lanes)
 			m.mu.Unlock()
 			if n == 0 {
 				return false
@@ -171,16 +195,16 @@ func TestBreakReachesRanksThatWait(t *testing.T) {
 	}
 	// A rank that dials a rank that gave up gets the reason too.
 	late := open(t, ms[0].cfg.Directory.(*memoryDirectory), 3, 4, "token")
-	err := within(t, time.Second, func() error { return late.Recv(t.Context(), 2, call(0), nil) })
+	err := within(t, time.Second, func() error { return recv(t.Context(), late, 2, call(0), nil) })
 	if want := "rank 0 gave up: out of luck"; err == nil || err.Error() != want {
 		t.Errorf("late call: %v", err)
 	}
 	again := open(t, ms[0].cfg.Directory.(*memoryDirectory), 1, 4, "token")
-	err = within(t, time.Second, func() error { return again.Recv(t.Context(), 2, call(0), nil) })
+	err = within(t, time.Second, func() error { return recv(t.Context(), again, 2, call(0), nil) })
 	if err == nil || !strings.Contains(err.Error(), "has ended before") {
 		t.Errorf("second call by rank 1: %v", err)
 	}
-	if err := ms[0].Send(t.Context(), 1, call(0), nil); err != why {
+	if err := send(t.Context(), ms[0], 1, call(0), nil); err != why {
 		t.Errorf("Send after Break: %v", err)
 	}
 }
@@ -199,12 +223,12 @@ func TestCancelEndsBlockedCalls(t *testing.T) {
 	why := errors.New("enough")
 	big := make([]byte, 64<<20) // more than sockets hold
 	for name, f := range map[string]func(context.Context, []*Mesh) error{
-		"recv": func(ctx context.Context, ms []*Mesh) error { return ms[0].Recv(ctx, 1, call(0), nil) },
+		"recv": func(ctx context.Context, ms []*Mesh) error { return recv(ctx, ms[0], 1, call(0), nil) },
 		"send": func(ctx context.Context, ms []*Mesh) error {
-			return ms[0].Send(ctx, 1, call(0), big)
+			return send(ctx, ms[0], 1, call(0), big)
 		},
 		"lookup": func(ctx context.Context, _ []*Mesh) error {
-			return open(t, &memoryDirectory{addrs: map[int]string{}}, 0, 2, "x").Recv(ctx, 1, call(0), nil)
+			return recv(ctx, open(t, &memoryDirectory{addrs: map[int]string{}}, 0, 2, "x"), 1, call(0), nil)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -227,8 +251,8 @@ func TestMismatchNamesBothRanks(t *testing.T) {
 	ms := meshes(t, 2)
 	other := call(3)
 	other.Type = collective.Float32
-	go ms[0].Send(t.Context(), 1, other, make([]byte, 12))
-	err := ms[1].Recv(t.Context(), 0, call(3), make([]byte, 24))
+	go send(t.Context(), ms[0], 1, other, make([]byte, 12))
+	err := recv(t.Context(), ms[1], 0, call(3), make([]byte, 24))
 	var mm *collective.MismatchError
 	if !errors.As(err, &mm) || mm.Theirs != other || mm.Mine != call(3) {
 		t.Fatalf("error %v", err)
@@ -242,17 +266,17 @@ func TestMismatchNamesBothRanks(t *testing.T) {
 
 func TestLostPeerIsNamed(t *testing.T) {
 	ms := meshes(t, 3)
-	if err := ms[2].Send(t.Context(), 0, call(0), nil); err != nil {
+	if err := send(t.Context(), ms[2], 0, call(0), nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := ms[0].Recv(t.Context(), 2, call(0), nil); err != nil {
+	if err := recv(t.Context(), ms[0], 2, call(0), nil); err != nil {
 		t.Fatal(err)
 	}
 	// As the kernel does for a killed process: no goodbye.
 	ms[2].ln.Close()
-	ms[2].links[0].conn.Close()
+	ms[2].lanes[0].conn.Close()
 	for r := range 2 { // 0 was connected, 1 was not
-		err := ms[r].Recv(t.Context(), 2, call(0), nil)
+		err := recv(t.Context(), ms[r], 2, call(0), nil)
 		var peer *collective.PeerError
 		if !errors.As(err, &peer) || peer.Rank != 2 {
 			t.Errorf("rank %d: %v", r, err)
@@ -260,19 +284,39 @@ func TestLostPeerIsNamed(t *testing.T) {
 	}
 }
 
-// TestOtherProgramsLoseTheirConnection checks connections without a valid hello: the
+// dialAs makes the dialling side of a handshake by hand and returns the connection.
+func dialAs(t *testing.T, addr, token string, h hello) net.Conn {
+	t.Helper()
+	conn, err := net.Dial("tcp", addr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	conn.SetDeadline(time.Now().Add(20 * time.Second))
+	conn.Write(h.encode())
+	var b [nonceSize + proofSize]byte
+	if _, err := io.ReadFull(conn, b[:]); err != nil {
+		return conn // the rank refuses the hello
+	}
+	conn.Write(proof(token, sideDial, h, [nonceSize]byte(b[:nonceSize])))
+	return conn
+}
+
+// answerOf returns the answer byte on conn, or 0 if the rank closes it.
+func answerOf(conn net.Conn) byte {
+	b := []byte{0}
+	io.ReadFull(conn, b)
+	return b[0]
+}
+
+// TestOtherProgramsLoseTheirConnection checks connections without a valid handshake: the
 // ranks do not notice them.
 func TestOtherProgramsLoseTheirConnection(t *testing.T) {
 	b := &memoryDirectory{addrs: map[int]string{}}
 	ms := []*Mesh{open(t, b, 0, 2, "token"), open(t, b, 1, 2, "token")}
-	good := func() []byte { return newHello("token", 1, 0).encode() }
 	for name, bytes := range map[string][]byte{
-		"http":        []byte("GET / HTTP/1.1\r\nHost: localhost\r\nAccept: */*\r\n\r\n"),
-		"wrong token": newHello("other", 1, 0).encode(),
-		"wrong rank":  newHello("token", 1, 1).encode(),
-		"itself":      newHello("token", 0, 0).encode(),
-		"no rank":     newHello("token", 2, 0).encode(),
-		"short":       good()[:20],
+		"http":  []byte("GET / HTTP/1.1\r\nHost: localhost\r\nAccept: */*\r\nConnection: close\r\n\r\n"),
+		"short": newHello(1, laneID{}).encode()[:20],
 	} {
 		conn, err := net.Dial("tcp", b.addrs[0])
 		if err != nil {
@@ -280,37 +324,110 @@ func TestOtherProgramsLoseTheirConnection(t *testing.T) {
 		}
 		conn.Write(bytes)
 		conn.(*net.TCPConn).CloseWrite()
-		conn.SetReadDeadline(time.Now().Add(5 * time.Second))
+		conn.SetReadDeadline(time.Now().Add(20 * time.Second))
 		if got, err := io.ReadAll(conn); len(got) > 0 || errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("%s: answer %q, %v", name, got, err)
 		}
 		conn.Close()
 	}
-	go ms[1].Send(t.Context(), 0, call(0), nil)
-	if err := ms[0].Recv(t.Context(), 1, call(0), nil); err != nil {
+	for name, c := range map[string]struct {
+		token string
+		h     hello
+	}{
+		"wrong token": {"other", newHello(1, laneID{})},
+		"wrong rank":  {"token", newHello(1, laneID{rank: 1})},
+		"itself":      {"token", newHello(0, laneID{})},
+		"no rank":     {"token", newHello(2, laneID{})},
+	} {
+		if got := answerOf(dialAs(t, b.addrs[0], c.token, c.h)); got != 0 {
+			t.Errorf("%s: answer %d", name, got)
+		}
+	}
+	go send(t.Context(), ms[1], 0, call(0), nil)
+	if err := recv(t.Context(), ms[0], 1, call(0), nil); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestHandshakeCannotBeReplayed records what a rank says in a good handshake and says it
+// again to another rank of the same number.
+func TestHandshakeCannotBeReplayed(t *testing.T) {
+	h := newHello(1, laneID{})
+	var first, second [nonceSize]byte
+	second[0] = 1
+	if string(proof("token", sideDial, h, first)) == string(proof("token", sideDial, h, second)) {
+		t.Error("the proof does not depend on the challenge")
+	}
+	b := &memoryDirectory{addrs: map[int]string{}}
+	open(t, b, 0, 2, "token")
+	conn, err := net.Dial("tcp", b.addrs[0])
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	conn.SetDeadline(time.Now().Add(20 * time.Second))
+	conn.Write(h.encode())
+	conn.Write(proof("token", sideDial, h, first)) // of an earlier challenge
+	if got, err := io.ReadAll(conn); err == nil && len(got) > nonceSize+proofSize {
+		t.Error("an earlier proof counts")
+	}
+}
+
+// TestDiallerWantsAProof checks an acceptor that does not know the token: the rank that
+// dials does not prove itself to it.
+func TestDiallerWantsAProof(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	b := &memoryDirectory{addrs: map[int]string{1: ln.Addr().String()}}
+	said := make(chan int, 1)
+	go func() {
+		conn, err := ln.Accept()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		conn.SetDeadline(time.Now().Add(20 * time.Second))
+		var hello [helloSize]byte
+		io.ReadFull(conn, hello[:])
+		h, _ := parseHello(hello[:], 1, 2)
+		conn.Write(append(make([]byte, nonceSize), proof("other", sideAccept, h, [nonceSize]byte{})...))
+		more, _ := io.ReadAll(conn)
+		said <- len(more)
+	}()
+	err = send(t.Context(), open(t, b, 0, 2, "token"), 1, call(0), nil)
+	if err == nil || !strings.Contains(err.Error(), "does not know the token") {
+		t.Errorf("error %v", err)
+	}
+	if n := <-said; n != 0 {
+		t.Errorf("the dialler went on with %d bytes", n)
 	}
 }
 
 // TestInvalidFrameEndsItsConnection checks a rank that sends invalid frames after the
 // handshake.
 func TestInvalidFrameEndsItsConnection(t *testing.T) {
+	encoded := func(h header) []byte { return h.append(nil) }
+	unknown := call(1)
+	unknown.Tag = 9
 	for name, invalid := range map[string][]byte{
 		"text":        []byte(strings.Repeat("invalid ", 20)),
-		"long reason": header{frame: frameBroken, length: 1 << 40}.encode(),
-		"long bye":    header{frame: frameBye, length: 1}.encode(),
-		"wrong size":  header{frame: uint8(collective.KindSend), call: call(0), length: 1 << 60}.encode(),
+		"long reason": encoded(header{frame: frameBroken, length: 1 << 40}),
+		"long bye":    encoded(header{frame: frameBye, length: 1}),
+		"wrong size":  encoded(header{frame: frameEager, call: call(0), length: 1 << 60}),
+		"no receiver": encoded(header{frame: frameData, call: unknown, length: 8}),
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := &memoryDirectory{addrs: map[int]string{}}
 			m := open(t, b, 0, 3, "token")
-			conn, err := net.Dial("tcp", b.addrs[0])
-			if err != nil {
-				t.Fatal(err)
+			conn := dialAs(t, b.addrs[0], "token", newHello(1, laneID{}))
+			if answerOf(conn) != answerOK {
+				t.Fatal("refused")
 			}
-			defer conn.Close()
-			fmt.Fprintf(conn, "%s%s", newHello("token", 1, 0).encode(), invalid)
-			err = within(t, 5*time.Second, func() error { return m.Recv(t.Context(), 1, call(0), nil) })
+			conn.Write(invalid)
+			err := within(t, 20*time.Second, func() error { return recv(t.Context(), m, 1, call(0), nil) })
 			var peer *collective.PeerError
 			if !errors.As(err, &peer) || peer.Rank != 1 {
 				t.Errorf("error %v", err)
@@ -319,26 +436,137 @@ func TestInvalidFrameEndsItsConnection(t *testing.T) {
 	}
 }
 
+// TestMessagesWaitForTheirReceiver sends more than a rank keeps, of all sizes, before the
+// other receives in the opposite order: nothing blocks what is received first.
+func TestMessagesWaitForTheirReceiver(t *testing.T) {
+	ms := meshes(t, 2)
+	sizes := []int{0, 1, 1000, eagerMax, eagerMax + 1, 3 << 20}
+	const rounds = 8
+	var sent []*collective.Message
+	w := ms[0].World()
+	for i := range rounds * len(sizes) {
+		b := make([]byte, sizes[i%len(sizes)])
+		for j := range b {
+			b[j] = byte(i + j)
+		}
+		c := call(len(b))
+		c.Tag = int32(i)
+		msg := &collective.Message{Call: c, Send: true, Peer: 1, Buf: collective.Buffer{Data: b}}
+		w.Post(msg)
+		sent = append(sent, msg)
+	}
+	for i := len(sent) - 1; i >= 0; i-- {
+		into := make([]byte, len(sent[i].Buf.Data))
+		if err := within(t, 20*time.Second, func() error { return recv(t.Context(), ms[1], 0, sent[i].Call, into) }); err != nil {
+			t.Fatalf("message %d: %v", i, err)
+		}
+		if string(into) != string(sent[i].Buf.Data) {
+			t.Fatalf("message %d has other bytes", i)
+		}
+	}
+	for i, msg := range sent {
+		if err := w.Wait(t.Context(), msg); err != nil {
+			t.Fatalf("send %d: %v", i, err)
+		}
+	}
+}
+
+// TestNewsComeWhileMessagesWait checks that a rank which has not received what another
+// sent still notices that the other gives up.
+func TestNewsComeWhileMessagesWait(t *testing.T) {
+	ms := meshes(t, 2)
+	if err := send(t.Context(), ms[1], 0, call(1), make([]byte, 100)); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, func() bool {
+		ms[0].box.mu.Lock()
+		defer ms[0].box.mu.Unlock()
+		return len(ms[0].box.early) == 1
+	})
+	ms[1].Break(errors.New("out of luck"))
+	waitFor(t, func() bool { return ms[0].Err() != nil })
+	if want := "rank 1 gave up: out of luck"; ms[0].Err().Error() != want {
+		t.Errorf("reason %v, want %s", ms[0].Err(), want)
+	}
+}
+
+// TestCloseLosesNothing closes a rank whose message is on its way and that has input
+// which it never reads.
+func TestCloseLosesNothing(t *testing.T) {
+	ms := meshes(t, 2)
+	c := collective.Call{Kind: collective.KindBroadcast, Type: collective.Uint8, Count: 8 << 20, Seq: 1}
+	worlds := []*Comm{ms[0].World(), ms[1].World()}
+	if err := worlds[1].Put(0, &c, make([]byte, 1000)); err != nil {
+		t.Fatal(err)
+	}
+	big := make([]byte, c.Count)
+	big[len(big)-1] = 7
+	if err := worlds[0].Put(1, &c, big); err != nil {
+		t.Fatal(err)
+	}
+	closed := make(chan error, 1)
+	go func() { closed <- ms[0].Close() }()
+	waitFor(t, func() bool { return ms[0].Err() != nil })
+	into := make([]byte, len(big))
+	if err := worlds[1].Get(0, &c, into); err != nil || into[len(into)-1] != 7 {
+		t.Errorf("what was sent before Close: %v", err)
+	}
+	if err := <-closed; err != nil {
+		t.Error(err)
+	}
+}
+
+// TestCloseNamesUnpairedMessages checks both ends: a message that waits for its receiver,
+// and one that came and was not received.
+func TestCloseNamesUnpairedMessages(t *testing.T) {
+	for _, n := range []int{100, eagerMax + 1} {
+		ms := meshes(t, 2)
+		w := ms[0].World()
+		msg := &collective.Message{Call: call(n), Send: true, Peer: 1, Buf: collective.Buffer{Data: make([]byte, n)}}
+		w.Post(msg)
+		waitFor(t, func() bool {
+			ms[1].box.mu.Lock()
+			defer ms[1].box.mu.Unlock()
+			return len(ms[1].box.early) == 1
+		})
+		if err := ms[1].Close(); err == nil || !strings.Contains(err.Error(), "rank 1 has closed without receiving what rank 0 sent: send/receive #1") {
+			t.Errorf("%d bytes: Close of the receiver: %v", n, err)
+		}
+		if n > eagerMax {
+			if err := w.Wait(t.Context(), msg); err == nil || !strings.Contains(err.Error(), "rank 1 has closed") {
+				t.Errorf("%d bytes: the sender: %v", n, err)
+			}
+		}
+	}
+}
+
 func FuzzHello(f *testing.F) {
-	f.Add(newHello("token", 1, 0).encode())
+	f.Add(newHello(1, laneID{}).encode())
+	f.Add(newHello(1, laneID{collective: true, comm: 7}).encode())
 	f.Add([]byte("GET / HTTP/1.1"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		from, err := parseHello(b, "token", 0, 4)
-		if err == nil && string(newHello("token", from, 0).encode()) != string(b) {
-			t.Errorf("accepted %q as rank %d", b, from)
+		h, err := parseHello(b, 0, 4)
+		if err == nil && string(h.encode()) != string(b) {
+			t.Errorf("accepted %q as %+v", b, h)
 		}
 	})
 }
 
 func FuzzHeader(f *testing.F) {
-	f.Add(header{frame: uint8(collective.KindSend), call: call(5), length: 40}.encode())
-	f.Add(header{frame: frameBroken, length: 10}.encode())
+	for _, h := range []header{
+		{frame: frameEager, call: call(5), length: 40},
+		{frame: frameCollective, call: call(5), length: 1 << 30},
+		{frame: frameBroken, length: 10},
+		{frame: frameHere},
+	} {
+		f.Add(h.append(nil))
+	}
 	f.Fuzz(func(t *testing.T, b []byte) {
 		h, err := parseHeader(b)
 		if err != nil {
 			return
 		}
-		if string(h.encode()) != string(b) {
+		if string(h.append(nil)) != string(b) {
 			t.Errorf("%+v is not %q", h, b)
 		}
 		_ = h.call.String()

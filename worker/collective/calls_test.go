@@ -1,0 +1,156 @@
+package collective_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gorun/gorun/worker/collective"
+)
+
+// TestMessagesGoBesideCollectives sends a message, waits at a barrier, and receives only
+// after it: the message must not be taken for one of the barrier's.
+func TestMessagesGoBesideCollectives(t *testing.T) {
+	ctx := t.Context()
+	for _, n := range []int{1, 1 << 20} { // sent at once, and when the receiver is ready
+		noErrors(t, each(t, groups(t, 2), func(r int, g *collective.Group) error {
+			buf := make([]byte, n)
+			if r == 0 {
+				sent := g.Isend(collective.Of(buf), 1, 0)
+				if err := g.Do(ctx, collective.Barrier()); err != nil {
+					return err
+				}
+				return sent.Wait(ctx)
+			}
+			if err := g.Do(ctx, collective.Barrier()); err != nil {
+				return err
+			}
+			return g.Recv(ctx, collective.Of(buf), 0, 0)
+		}))
+	}
+}
+
+// TestBothSendFirst checks ranks that send big messages to each other before they receive.
+func TestBothSendFirst(t *testing.T) {
+	ctx := t.Context()
+	noErrors(t, each(t, groups(t, 2), func(r int, g *collective.Group) error {
+		out, in := make([]float64, 1<<20), make([]float64, 1<<20)
+		sent := g.Isend(collective.Of(out), 1-r, 3)
+		if err := g.Recv(ctx, collective.Of(in), 1-r, 3); err != nil {
+			return err
+		}
+		return sent.Wait(ctx)
+	}))
+}
+
+// TestAsynchronousCollectivesKeepTheirOrder starts many collectives of different kinds and
+// waits for them in reverse. One that waits comes after them.
+func TestAsynchronousCollectivesKeepTheirOrder(t *testing.T) {
+	ctx := t.Context()
+	const ranks, calls = 3, 20
+	noErrors(t, each(t, groups(t, ranks), func(r int, g *collective.Group) error {
+		var requests []*collective.Request
+		bufs := make([][]int64, calls)
+		for i := range calls {
+			bufs[i] = []int64{int64(r * i)}
+			w := collective.AllReduce(collective.Of(bufs[i]), collective.Sum)
+			if i%2 == 1 {
+				w = collective.Broadcast(collective.Of(bufs[i]), i%ranks)
+			}
+			requests = append(requests, g.Start(w))
+		}
+		if err := g.Do(ctx, collective.Barrier()); err != nil {
+			return err
+		}
+		for i, req := range slices.Backward(requests) {
+			if err := req.Wait(ctx); err != nil {
+				return err
+			}
+			want := int64(i * ranks * (ranks - 1) / 2)
+			if i%2 == 1 {
+				want = int64(i % ranks * i)
+			}
+			if bufs[i][0] != want {
+				t.Errorf("call %d: rank %d has %d, want %d", i, r, bufs[i][0], want)
+			}
+		}
+		return nil
+	}))
+}
+
+// TestDeadlineNamesTheRankThatHasNotArrived ends the context of two ranks that wait for
+// the third.
+func TestDeadlineNamesTheRankThatHasNotArrived(t *testing.T) {
+	gs := groups(t, 3)
+	enough := errors.New("enough")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	arrived := make(chan struct{}, 2)
+	errs := each(t, gs, func(r int, g *collective.Group) error {
+		if err := g.Do(ctx, collective.Barrier()); err != nil {
+			return err
+		}
+		if r == 2 {
+			<-arrived
+			<-arrived
+			time.AfterFunc(50*time.Millisecond, func() { cancel(enough) })
+			<-ctx.Done()
+			return nil
+		}
+		arrived <- struct{}{}
+		return g.Do(ctx, collective.AllReduce(collective.Of([]float32{1}), collective.Sum))
+	})
+	named := false
+	for r, err := range errs[:2] {
+		if err == nil {
+			t.Fatalf("rank %d has no error", r)
+		}
+		hang, ok := errors.AsType[*collective.HangError](err)
+		named = named || ok && errors.Is(err, enough) && len(hang.Others) == 2
+		if want := "rank 2 has not arrived, it has left barrier #1"; !strings.Contains(err.Error(), want) {
+			t.Errorf("rank %d: %v, want %q in it", r, err, want)
+		}
+	}
+	if !named {
+		t.Errorf("no HangError: %v", errs)
+	}
+}
+
+// TestSplit makes communicators of rows and columns and uses them at once.
+func TestSplit(t *testing.T) {
+	ctx := t.Context()
+	noErrors(t, each(t, groups(t, 6), func(r int, g *collective.Group) error {
+		row, err := g.Split(ctx, r/3, -r) // in reverse order
+		if err != nil {
+			return err
+		}
+		column, err := g.Split(ctx, r%3, 0)
+		if err != nil {
+			return err
+		}
+		if row.Size() != 3 || row.Rank() != 2-r%3 || column.Size() != 2 || column.Rank() != r/3 {
+			t.Errorf("rank %d: %d of %d in its row, %d of %d in its column", r, row.Rank(), row.Size(), column.Rank(), column.Size())
+		}
+		a, b := []int64{int64(r)}, []int64{int64(r)}
+		first := row.Start(collective.AllReduce(collective.Of(a), collective.Sum))
+		if err := column.Do(ctx, collective.AllReduce(collective.Of(b), collective.Sum)); err != nil {
+			return err
+		}
+		if err := first.Wait(ctx); err != nil {
+			return err
+		}
+		if a[0] != int64(r/3*9+3) || b[0] != int64(2*(r%3)+3) {
+			t.Errorf("rank %d: sums %d and %d", r, a[0], b[0])
+		}
+		if none, err := g.Split(ctx, -1, 0); none != nil || err != nil {
+			t.Errorf("a negative color: %v, %v", none, err)
+		}
+		alone, err := g.Split(ctx, r, 0)
+		if err != nil {
+			return err
+		}
+		return alone.Do(ctx, collective.AllReduce(collective.Of(a), collective.Sum))
+	}))
+}

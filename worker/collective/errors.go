@@ -1,0 +1,77 @@
+package collective
+
+import (
+	"fmt"
+	"strings"
+)
+
+// MismatchError says that two ranks are in different calls, or in the same call with
+// different arguments.
+type MismatchError struct {
+	Rank   int // this rank
+	Mine   Call
+	Peer   int // the rank that sent the message
+	Theirs Call
+
+	MyCaller, TheirCaller string // file:line that made the call, "" if unknown
+}
+
+func (e *MismatchError) Error() string {
+	theirs, mine := e.Theirs.String(), e.Mine.String()
+	if theirs == mine {
+		theirs = fmt.Sprintf("%s, step %d", theirs, e.Theirs.Step)
+		mine = fmt.Sprintf("%s, step %d", mine, e.Mine.Step)
+	}
+	return fmt.Sprintf("ranks do not make the same calls: rank %d is in %s%s, rank %d is in %s%s",
+		e.Peer, theirs, at(e.TheirCaller), e.Rank, mine, at(e.MyCaller))
+}
+
+// at names a place in the source, if it is known.
+func at(caller string) string {
+	if caller == "" {
+		return ""
+	}
+	return " at " + caller
+}
+
+// PeerError says that rank Rank gave up or cannot be reached any more.
+type PeerError struct {
+	Rank int
+	Err  error // why, as seen here or as the peer reported
+}
+
+func (e *PeerError) Error() string { return fmt.Sprintf("rank %d %v", e.Rank, e.Err) }
+
+func (e *PeerError) Unwrap() error { return e.Err }
+
+// HangError says that a call's context ended before the call did, and where the other
+// ranks were. It wraps the context's cause.
+type HangError struct {
+	Call   Call
+	Others []Position // what is known of the other ranks, by rank
+	Err    error
+}
+
+func (e *HangError) Unwrap() error { return e.Err }
+
+func (e *HangError) Error() string {
+	var b strings.Builder
+	b.WriteString(e.Err.Error())
+	for _, p := range e.Others {
+		if p.Arrived {
+			continue
+		}
+		fmt.Fprintf(&b, "; rank %d has not arrived", p.Rank)
+		switch {
+		case p.Unknown:
+			b.WriteString(" or does not answer")
+		case p.Call.Kind == 0:
+			b.WriteString(", it has made no call yet")
+		case p.Inside:
+			fmt.Fprintf(&b, ", it is in %v%s", p.Call, at(p.Caller))
+		default:
+			fmt.Fprintf(&b, ", it has left %v%s", p.Call, at(p.Caller))
+		}
+	}
+	return b.String()
+}

@@ -1,0 +1,398 @@
+package tcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"sync"
+
+	"github.com/gorun/gorun/worker/collective"
+)
+
+const (
+	// eagerMax is the longest message of Post that is sent before the receiver is ready,
+	// in bytes. The receiver keeps it if it comes too early.
+	eagerMax = 64 << 10
+	// eagerRoom bounds the eager messages to one rank that it has not received yet; beyond
+	// it messages wait for the receiver. eagerCost is added to each message's length.
+	eagerRoom = 1 << 20
+	eagerCost = 64
+	// ackFrom is how many bytes a receiver has taken before it says so.
+	ackFrom = eagerRoom / 4
+)
+
+// box matches the messages of Post with their receivers. The messages between two ranks
+// with one tag are numbered on both sides, so that each has exactly one counterpart.
+type box struct {
+	m *Mesh
+
+	mu      sync.Mutex
+	posted  map[key]*op      // receives that wait for their message
+	waiting map[key]*op      // sends that wait for the receiver
+	early   map[key]*arrival // messages that came before their receiver
+	credit  map[int]*credit  // by peer
+}
+
+// key names a message; peer is the rank at the other end, in the world.
+type key struct {
+	comm uint64
+	peer int
+	tag  int32
+	seq  uint64
+}
+
+// arrival is a message that came before its receiver: an eager one, or a frameReady,
+// which has no data.
+type arrival struct {
+	header header
+	data   []byte
+}
+
+// credit counts eager bytes of one peer.
+type credit struct {
+	unacked int // sent, and not known to be taken
+	taken   int // received and taken since the last ack
+}
+
+// op is the engine's part of a collective.Message.
+type op struct {
+	call collective.Call
+	peer int // in the world
+	buf  []byte
+	done chan error
+}
+
+// end gives the op's result to Wait. An op ends once, since whoever ends it has taken it
+// from box or from a lane's queue.
+func (o *op) end(err error) {
+	if o != nil {
+		o.done <- err
+	}
+}
+
+func (o *op) key() key { return key{o.call.Comm, o.peer, o.call.Tag, o.call.Seq} }
+
+func keyOf(h header, peer int) key { return key{h.call.Comm, peer, h.call.Tag, h.call.Seq} }
+
+func newBox(m *Mesh) box {
+	return box{m: m, posted: map[key]*op{}, waiting: map[key]*op{}, early: map[key]*arrival{}, credit: map[int]*credit{}}
+}
+
+// post starts msg, whose peer is rank peer of the world.
+func (b *box) post(msg *collective.Message, peer int) {
+	o, ok := msg.State.(*op)
+	if !ok {
+		o = &op{done: make(chan error, 1)}
+		msg.State = o
+	}
+	o.call, o.peer, o.buf = msg.Call, peer, msg.Buf.Data
+	k := o.key() // o may have ended, and be used again, once it is posted
+	l, err := b.m.ready(laneID{rank: peer})
+	switch {
+	case err != nil:
+		o.end(err)
+	case l == nil: // it takes long to connect
+		if !msg.Send && !b.add(b.posted, o) {
+			return
+		}
+		b.m.wg.Go(func() {
+			l, err := b.m.lane(b.m.life, laneID{rank: peer})
+			switch {
+			case err != nil && msg.Send:
+				o.end(b.m.failure(err))
+			case err != nil:
+				b.m.failure(err) // ends all that is posted
+			case msg.Send:
+				b.send(l, o)
+			default:
+				b.receive(l, k)
+			}
+		})
+	case msg.Send:
+		b.send(l, o)
+	case b.add(b.posted, o):
+		b.receive(l, k)
+	}
+}
+
+// add puts o into one of the maps, or ends it if the mesh has ended.
+func (b *box) add(to map[key]*op, o *op) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.m.life.Err() != nil {
+		o.end(context.Cause(b.m.life))
+		return false
+	}
+	to[o.key()] = o
+	return true
+}
+
+// send sends o's message, or tells the receiver that it is ready.
+func (b *box) send(l *lane, o *op) {
+	if cost := len(o.buf) + eagerCost; len(o.buf) <= eagerMax {
+		b.mu.Lock()
+		c := b.creditOf(o.peer)
+		eager := c.unacked+cost <= eagerRoom
+		if eager {
+			c.unacked += cost
+		}
+		b.mu.Unlock()
+		if eager {
+			l.send(header{frameEager, o.call, uint64(len(o.buf))}, o.buf, o)
+			return
+		}
+	}
+	h := header{frameReady, o.call, uint64(len(o.buf))}
+	if b.add(b.waiting, o) {
+		l.send(h, nil, nil)
+		b.checkPeer(l)
+	}
+}
+
+// creditOf returns the credit of a peer; b.mu is held.
+func (b *box) creditOf(peer int) *credit {
+	c := b.credit[peer]
+	if c == nil {
+		c = &credit{}
+		b.credit[peer] = c
+	}
+	return c
+}
+
+// receive looks for the message of a posted receive among those that came early.
+func (b *box) receive(l *lane, k key) {
+	defer b.checkPeer(l)
+	b.mu.Lock()
+	a, o := b.early[k], b.posted[k]
+	if a == nil || o == nil {
+		b.mu.Unlock()
+		return
+	}
+	delete(b.early, k)
+	if a.header.frame == frameReady {
+		b.mu.Unlock() // o stays posted until its data comes
+		l.send(header{frame: frameClear, call: a.header.call}, nil, nil)
+		return
+	}
+	delete(b.posted, k)
+	b.mu.Unlock()
+	err := check(b.m, l, a.header, o)
+	if err != nil {
+		err = b.m.failure(err)
+	} else {
+		copy(o.buf, a.data)
+		b.taken(l, len(a.data))
+	}
+	o.end(err)
+}
+
+// check compares a message with its receiver.
+func check(m *Mesh, l *lane, h header, o *op) error {
+	if h.call != o.call {
+		return &collective.MismatchError{Rank: m.cfg.Rank, Mine: o.call, Peer: l.id.rank, Theirs: h.call}
+	}
+	return nil
+}
+
+// taken counts an eager message of n bytes that has its receiver, and tells the sender
+// from time to time.
+func (b *box) taken(l *lane, n int) {
+	b.mu.Lock()
+	c := b.creditOf(l.id.rank)
+	c.taken += n + eagerCost
+	var all int
+	if c.taken >= ackFrom {
+		all, c.taken = c.taken, 0
+	}
+	b.mu.Unlock()
+	if all > 0 {
+		l.send(header{frame: frameAck, call: collective.Call{Count: uint64(all)}}, nil, nil)
+	}
+}
+
+// read reads the frames of a lane of messages until it ends.
+func (l *lane) readMessages() {
+	defer l.close()
+	for {
+		h, err := l.read()
+		if err == nil {
+			err = l.handle(h)
+		}
+		if err == nil {
+			continue
+		}
+		if l.err == nil {
+			l.err = err
+		}
+		close(l.done)
+		l.m.box.checkPeer(l)
+		return
+	}
+}
+
+// handle handles one frame of a lane of messages. The error ends the lane.
+func (l *lane) handle(h header) error {
+	b := &l.m.box
+	switch h.frame {
+	case frameEager, frameReady:
+		return b.arrived(l, h)
+	case frameClear:
+		b.mu.Lock()
+		k := keyOf(h, l.id.rank)
+		o := b.waiting[k]
+		delete(b.waiting, k)
+		b.mu.Unlock()
+		if o != nil {
+			l.send(header{frameData, o.call, uint64(len(o.buf))}, o.buf, o)
+		}
+	case frameData:
+		o := b.take(b.posted, keyOf(h, l.id.rank))
+		if o == nil {
+			return errUnexpected(l)
+		}
+		err := l.fill(h, &o.call, o.buf)
+		if err != nil {
+			l.err = err
+			err = l.m.failure(err)
+		}
+		o.end(err)
+		return err
+	case frameAck:
+		b.mu.Lock()
+		c := b.creditOf(l.id.rank)
+		c.unacked -= int(min(h.call.Count, uint64(c.unacked)))
+		b.mu.Unlock()
+	case frameWhere:
+		l.m.where.answer(l, h)
+	case frameHere:
+		l.m.where.answered(l.id.rank, h)
+	case frameBye:
+		l.err = &collective.PeerError{Rank: l.id.rank, Err: errors.New("has closed its communicator")}
+		for _, other := range l.m.lanesOf(l.id.rank) {
+			other.finish(l.err)
+		}
+	case frameBroken:
+		reason := make([]byte, h.length)
+		if _, err := io.ReadFull(l.r, reason); err != nil {
+			reason = []byte("no reason given")
+		}
+		l.err = l.m.brokenError(h, l.id.rank, reason)
+		// Ranks that wait for this rank must get the reason, even if this rank waits for
+		// nothing now.
+		l.m.Break(l.err)
+		return l.err
+	default:
+		return errUnexpected(l)
+	}
+	return nil
+}
+
+func errUnexpected(l *lane) error {
+	return &collective.PeerError{Rank: l.id.rank, Err: errNotMessage}
+}
+
+// arrived gives a message to its receiver, or keeps it.
+func (b *box) arrived(l *lane, h header) error {
+	k := keyOf(h, l.id.rank)
+	b.mu.Lock()
+	o := b.posted[k]
+	if o != nil && (h.frame == frameEager || h.call != o.call) {
+		delete(b.posted, k)
+	} else if o == nil {
+		if b.early[k] != nil {
+			b.mu.Unlock()
+			return errUnexpected(l)
+		}
+		if h.frame == frameReady {
+			b.early[k] = &arrival{header: h}
+			b.mu.Unlock()
+			return nil
+		}
+	}
+	b.mu.Unlock()
+	switch {
+	case o != nil && h.frame == frameReady && h.call == o.call:
+		l.send(header{frame: frameClear, call: h.call}, nil, nil)
+		return nil
+	case o != nil:
+		err := l.fill(h, &o.call, o.buf)
+		if err == nil {
+			b.taken(l, len(o.buf))
+		} else {
+			l.err = err
+			err = l.m.failure(err) // before the connection closes, so that the peer gets the reason
+		}
+		o.end(err)
+		return err
+	}
+	a := &arrival{header: h, data: make([]byte, h.length)}
+	if _, err := io.ReadFull(l.r, a.data); err != nil {
+		return l.lost(err)
+	}
+	b.mu.Lock()
+	b.early[k] = a
+	b.mu.Unlock()
+	b.receive(l, k) // its receiver may have come meanwhile
+	return nil
+}
+
+// take removes and returns the op with this key.
+func (b *box) take(from map[key]*op, k key) *op {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	o := from[k]
+	delete(from, k)
+	return o
+}
+
+// checkPeer breaks the mesh if the lane has ended and a message of its peer is awaited.
+// It runs when the lane ends and after each post.
+func (b *box) checkPeer(l *lane) {
+	select {
+	case <-l.done:
+	default:
+		return
+	}
+	of := func(o *op) bool { return o.peer == l.id.rank }
+	b.mu.Lock()
+	awaited := false
+	for _, ops := range []map[key]*op{b.posted, b.waiting} {
+		for _, o := range ops {
+			awaited = awaited || of(o)
+		}
+	}
+	b.mu.Unlock()
+	if awaited {
+		l.m.Break(l.err)
+		b.fail(of, context.Cause(l.m.life))
+	}
+}
+
+// fail ends the ops that which chooses, among those that wait for a peer.
+func (b *box) fail(which func(*op) bool, why error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, ops := range []map[key]*op{b.posted, b.waiting} {
+		for k, o := range ops {
+			if which(o) {
+				delete(ops, k)
+				o.end(why)
+			}
+		}
+	}
+}
+
+// unpaired returns an error that names messages that were sent and never received.
+func (b *box) unpaired() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var errs []error
+	for k, a := range b.early {
+		errs = append(errs, fmt.Errorf("rank %d has closed without receiving what rank %d sent: %v", b.m.cfg.Rank, k.peer, a.header.call))
+	}
+	for k, o := range b.waiting {
+		errs = append(errs, fmt.Errorf("rank %d has closed before rank %d received what it sent: %v", b.m.cfg.Rank, k.peer, o.call))
+	}
+	return errors.Join(errs...)
+}
