@@ -190,3 +190,53 @@ func TestCorpus(t *testing.T) {
 		t.Errorf("%d of %d logs are explained, want %d", sum[right], len(logs), least)
 	}
 }
+
+// mutations change logs as collectors do.
+var mutations = map[string]func(string) string{
+	"without times": func(s string) string { return logTimes().ReplaceAllString(s, "") },
+	"first fifth cut": func(s string) string {
+		lines := strings.SplitAfter(s, "\n")
+		return strings.Join(lines[len(lines)/5:], "")
+	},
+	"last fifth cut": func(s string) string {
+		lines := strings.SplitAfter(s, "\n")
+		return strings.Join(lines[:len(lines)-len(lines)/5], "")
+	},
+	"another job's lines": func(s string) string {
+		var b strings.Builder
+		i := 0
+		for line := range strings.Lines(s) {
+			b.WriteString(line)
+			if i++; i%3 == 0 { // a line within a traceback of a stream without prefix would cut it
+				fmt.Fprintf(&b, "(Other pid=77, ip=10.9.9.9) step %d loss 2.1 errors 0\n", i)
+			}
+		}
+		return b.String()
+	},
+	"Windows line ends": func(s string) string { return strings.ReplaceAll(s, "\n", "\r\n") },
+	"progress bars":     func(s string) string { return strings.Repeat("\r 10%|#    | 1/10 [00:01<00:09, 1it/s]", 50) + "\n" + s },
+	"colours":           func(s string) string { return colourWord().ReplaceAllString(s, "\x1b[1;31m$0\x1b[0m") },
+}
+
+var colourWord = lazyRegexp(`(?i)\b(?:\w*error|warn\w*|failed)\b`)
+
+var logTimes = lazyRegexp(`(?m)^(?:\w{3} {1,2}\d+ )?\[?(?:\d{4}-\d\d-\d\d[ T_])?\d\d:\d\d:\d\d(?:[.,]\d+)?Z?\]?:? ?`)
+
+// mostLost is the most logs, in percent, that a mutation may take from the score.
+const mostLost = 13
+
+// TestCorpusMutated scores logs as collectors change them.
+func TestCorpusMutated(t *testing.T) {
+	logs := readCorpus(t)
+	if *corpusHalf == "open" {
+		logs = slices.DeleteFunc(logs, func(c corpusLog) bool { return c.isAside() })
+	}
+	same := score(t, logs, false, func(s string) string { return s })
+	for _, name := range slices.Sorted(maps.Keys(mutations)) {
+		sum := score(t, logs, testing.Verbose(), mutations[name])
+		t.Logf("%s: %v, unchanged %v", name, sum, same)
+		if lost := same[right] - sum[right]; lost*100 > mostLost*len(logs) {
+			t.Errorf("%s: %d of %d logs are no longer explained", name, lost, len(logs))
+		}
+	}
+}

@@ -18,6 +18,9 @@ func (s *Scanner) readLine(p []byte) {
 // readText reads one line without its JSON. when is the time in the JSON.
 func (s *Scanner) readText(p []byte, when stamp) {
 	p = bytes.TrimRight(p, "\r\n")
+	if front := p[:min(len(p), maxMatched)]; bytes.IndexByte(front, 0x1b) >= 0 {
+		p = colours().ReplaceAll(front, nil)
+	}
 	var words entries
 	hasWord, first := false, 0 // first: where the first word ends
 	s.matcher.finder.all(p, func(e, end int) {
@@ -28,10 +31,6 @@ func (s *Scanner) readText(p []byte, when stamp) {
 	})
 	if !hasWord && !s.needsEveryLine() {
 		return
-	}
-	if bytes.IndexByte(p[:min(len(p), 64)], 0x1b) >= 0 {
-		p = colours().ReplaceAll(p[:min(len(p), maxMatched)], nil)
-		first = 0
 	}
 	l := line{number: s.number, words: words}
 	pod := s.sternPrefix(p)

@@ -25,8 +25,8 @@ const (
 // first row of the map that matches a line counts.
 type Row struct {
 	// Key names the row. A number is that of the NCCL catalogue. A letter after
-	// it splits an entry whose class depends on a field of the line. "x.." and "y.."
-	// are rows beyond the catalogue.
+	// it splits an entry whose class depends on a field of the line. "w..", "x..",
+	// "y.." and "z.." are rows beyond the catalogue.
 	Key string
 	// Checks are the ids of the checks that concern the row. The first is the id
 	// of its findings.
@@ -95,7 +95,7 @@ type compiledRow struct {
 // causes before consequences.
 func Rows() []Row {
 	var rows []Row
-	for _, part := range [][]Row{versionRows(), deviceRows(), networkRows(), verbsRows(), systemRows(), launchRows(), workerRows(), lostRows(), catchAllRows()} {
+	for _, part := range [][]Row{versionRows(), deviceRows(), networkRows(), verbsRows(), systemRows(), launchRows(), workerRows(), lostRows(), everydayRows(), catchAllRows()} {
 		rows = append(rows, part...)
 	}
 	return rows
