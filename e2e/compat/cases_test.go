@@ -251,7 +251,7 @@ func endCases() []testCase {
 		{name: "end/one of three by a signal", args: "--nproc_per_node=3 probe.py kill=9@2 sleep=60", code: 137},
 		{name: "end/two at once", args: "--nproc_per_node=2 probe.py killall=9@0 sleep=60", code: 137},
 		{name: "end/three at once", args: "--nproc_per_node=3 probe.py killall=11@2 sleep=60", code: 139},
-		{name: "end/all by an error file", args: "--nproc_per_node=2", more: []string{"probe.py", `file={"message":{"message":"E: a","extraInfo":{"py_callstack":"T\nE: a","timestamp":"1605774850"}}}@0`, `file={"message":{"message":"E: b","extraInfo":{"py_callstack":"T\nE: b","timestamp":"1605774840"}}}@1`, "killall=9@0", "sleep=60"}, code: 137},
+		{name: "end/all by an error file", args: "--nproc_per_node=2", more: []string{"probe.py", `file={"message":{"message":"E: a","extraInfo":{"py_callstack":"T\nE: a","timestamp":"1605774850"}}}@0`, `file={"message":{"message":"E: b","extraInfo":{"py_callstack":"T\nE: b","timestamp":"1605774840"}}}@1`, "killall=9@0", "sleep=60"}, code: 137, loose: "log"},
 		{name: "end/after another was done", args: "--nproc_per_node=2 probe.py exit=0@0 sleep=1@1 exit=4@1", code: 4},
 		{name: "end/the others end by themselves", args: "--nproc_per_node=2 probe.py trap=0@0 exit=3@1 sleep=60", code: 3},
 		{name: "end/the others have codes", args: "--nproc_per_node=2 probe.py trap=7@0 exit=3@1 sleep=60", code: 3},

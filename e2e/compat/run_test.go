@@ -53,7 +53,7 @@ func (l launcher) play(t *testing.T, c testCase) outcome {
 	for _, name := range []string{"probe.py", "w0.py", "w1.py"} {
 		text, err := os.ReadFile("testdata/probe.py")
 		if err == nil {
-			err = os.WriteFile(filepath.Join(r.dir, name), append([]byte("#!/usr/bin/python3\n"), text...), 0o755)
+			err = os.WriteFile(filepath.Join(r.dir, name), append([]byte("#!/usr/bin/env python3\n"), text...), 0o755)
 		}
 		if err != nil {
 			t.Fatal(err)
