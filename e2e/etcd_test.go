@@ -144,7 +144,7 @@ func TestEtcdNames(t *testing.T) {
 func TestEtcdJobKilled(t *testing.T) {
 	t.Parallel()
 	c := etcdtest.Start(t, etcdtest.Options{})
-	const conf = "ttl=2,lost_timeout=2"
+	const conf = "ttl=5,lost_timeout=2"
 	killed := func(t *testing.T) *job {
 		j := newEtcdJob(t, c, "--rdzv-conf", conf, "--shutdown-timeout", "1")
 		agents := j.nodes(2, sh(printRankForever)...)

@@ -40,7 +40,7 @@ func sendGarbage(t testing.TB, network, addr string) {
 	var wg sync.WaitGroup
 	for _, data := range garbage() {
 		wg.Go(func() {
-			c, err := net.DialTimeout(network, addr, time.Second)
+			c, err := net.DialTimeout(network, addr, shortWait)
 			if err != nil {
 				t.Errorf("cannot reach %s %s: %v", network, addr, err)
 				return
@@ -59,7 +59,7 @@ func sendGarbage(t testing.TB, network, addr string) {
 		return
 	}
 	for range 50 {
-		c, err := net.DialTimeout(network, addr, time.Second)
+		c, err := net.DialTimeout(network, addr, shortWait)
 		if err != nil {
 			t.Errorf("cannot reach %s %s: %v", network, addr, err)
 			return

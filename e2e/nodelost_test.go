@@ -63,10 +63,13 @@ func TestNodeLost(t *testing.T) {
 						l := newLAN(t, loss.hosts)
 						j := newJob(t, "--rdzv-backend", backend, "--max-restarts", fmt.Sprint(restarts))
 						j.endpoint = l.addr(1)
-						conf := detectionConf + ",join_timeout=60,last_call_timeout=1"
+						conf := "join_timeout=60,last_call_timeout=1"
+						if nodeLosses[form].unproven {
+							conf += "," + detectionConf
+						}
 						if backend == "etcd" {
 							j.endpoint = l.etcd(c.Endpoints())[0]
-							conf += ",ttl=3,lost_timeout=20"
+							conf += ",lost_timeout=20"
 						}
 						j.flags = append(j.flags, "--rdzv-conf", conf)
 						loss.play(l, j)

@@ -86,7 +86,7 @@ func TestEvenPartition(t *testing.T) {
 			t.Parallel()
 			l := newLAN(t, 4)
 			j := newJob(t, "--rdzv-backend", backend, "--max-restarts", "1")
-			endpoint, conf := l.addr(1), detectionConf+",last_call_timeout=1,join_timeout=8"
+			endpoint, conf := l.addr(1), detectionConf+",last_call_timeout=1,join_timeout=12"
 			if backend == "etcd" {
 				endpoint = l.etcd(etcdtest.Start(t, etcdtest.Options{}).Endpoints())[0]
 				conf += ",ttl=3,lost_timeout=20"

@@ -12,8 +12,8 @@ import (
 
 // The times that TestPartition sets: a node that is silent for so long counts as lost.
 const (
-	detection     = 1500 * time.Millisecond
-	detectionConf = "keep_alive_interval=0.3,keep_alive_max_attempt=5"
+	detection     = 3 * time.Second
+	detectionConf = "keep_alive_interval=0.5,keep_alive_max_attempt=6"
 )
 
 // noteTerm is a worker that notes when it got SIGTERM.
@@ -62,7 +62,7 @@ func TestElasticPartition(t *testing.T) {
 		t.Run(fmt.Sprint("node ", target), func(t *testing.T) {
 			t.Parallel()
 			l := newLAN(t, 3)
-			j := newJob(t, "--max-restarts", "1", "--rdzv-conf", detectionConf+",last_call_timeout=1,join_timeout=6")
+			j := newJob(t, "--max-restarts", "1", "--rdzv-conf", detectionConf+",last_call_timeout=1,join_timeout=10")
 			agents := l.nodes(j, "2:3", sh(`[ $TORCHELASTIC_RESTART_COUNT = 1 ] && { echo again $RANK of $WORLD_SIZE; exit 0; }; `+noteTerm)...)
 			for _, a := range agents {
 				a.waitForStdout("of 3", 1)

@@ -48,7 +48,7 @@ func (j *job) hello(at netip.AddrPort) string {
 	j.Helper()
 	events := make(chan rendezvous.Event, 16)
 	plane := control.New(control.Options{
-		Interval: 100 * time.Millisecond, Silence: time.Second, Dial: time.Second,
+		Interval: 100 * time.Millisecond, Silence: shortWait, Dial: shortWait,
 		Post: func(e rendezvous.Event) { events <- e },
 	})
 	ctx, cancel := context.WithCancel(context.Background())

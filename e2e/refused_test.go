@@ -52,7 +52,7 @@ func TestStrangersDoNotEndTheWait(t *testing.T) {
 	j.env = []string{"GORUN_SECRET=" + strings.Repeat("a", 40)}
 	first := j.node(1, "2", "/bin/true")
 	j.env[0] = "GORUN_SECRET=" + strings.Repeat("b", 40)
-	client := j.run("127.0.0.2", "--nnodes", "2", "--rdzv-endpoint", j.endpoint, "--rdzv-id", j.id, "--rdzv-conf", "join_timeout=3", "--local-addr", "127.0.0.2", "/bin/true")
+	client := j.run("127.0.0.2", "--nnodes", "2", "--rdzv-endpoint", j.endpoint, "--rdzv-id", j.id, "--rdzv-conf", "join_timeout=5", "--local-addr", "127.0.0.2", "/bin/true")
 	j.wantExit(longWait, 75, client)
 	first.waitForStderr("has another secret") // the address that it dialed from
 	j.env[0] = "GORUN_SECRET=" + strings.Repeat("a", 40)

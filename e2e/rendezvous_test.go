@@ -75,13 +75,13 @@ func TestNodeAboveNumberIsSpare(t *testing.T) {
 // which nodes came.
 func TestMissingNode(t *testing.T) {
 	t.Parallel()
-	j := newJob(t, "--rdzv-conf", "join_timeout=3")
+	j := newJob(t, "--rdzv-conf", "join_timeout=5")
 	two := []*agent{j.node(1, "3", sh("exit 0")...), j.node(2, "3", sh("exit 0")...)}
 	j.wantExit(longWait, 75, two...)
-	j.wantCause(two, "2 of 3 nodes", "3s", "127.0.0.1", "127.0.0.2", "--rdzv-endpoint", j.endpoint)
+	j.wantCause(two, "2 of 3 nodes", "5s", "127.0.0.1", "127.0.0.2", "--rdzv-endpoint", j.endpoint)
 	j.wantSameCause(two...)
 	for _, a := range two {
-		if took := a.ended.Sub(a.began); took < 2900*time.Millisecond || took > 3*time.Second+shortWait {
+		if took := a.ended.Sub(a.began); took < 4900*time.Millisecond || took > 5*time.Second+shortWait {
 			t.Errorf("%s gave up after %v", a.name, took)
 		}
 	}

@@ -39,14 +39,14 @@ func TestRestartsAreCountedForTheJob(t *testing.T) {
 // the place of a lost one, says why it wanted to restart.
 func TestLostNodeIsNotReplaced(t *testing.T) {
 	t.Parallel()
-	j := newJob(t, "--max-restarts", "1", "--rdzv-conf", "join_timeout=2")
+	j := newJob(t, "--max-restarts", "1", "--rdzv-conf", "join_timeout=5")
 	agents := j.nodes(2, sh("echo up; "+printRankForever)...)
 	for _, a := range agents {
 		a.waitForStdout("up", 1)
 	}
 	j.kill(agents[1].pid())
 	j.wantExit(longWait, 75, agents[0])
-	j.wantCause(agents[:1], "1 of 2 nodes came within 2s", "127.0.0.2) was lost")
+	j.wantCause(agents[:1], "1 of 2 nodes came within 5s", "127.0.0.2) was lost")
 	j.wantExit(longWait, 137, agents[1])
 }
 

@@ -171,7 +171,7 @@ func TestOtherSecret(t *testing.T) {
 // with 75 on both.
 func TestOtherSecretEndsInTime(t *testing.T) {
 	t.Parallel()
-	j := newJob(t, "--rdzv-conf", "join_timeout=3")
+	j := newJob(t, "--rdzv-conf", "join_timeout=5")
 	agents := []*agent{
 		j.node(1, "2", append(j.secretFile(jobSecret), sh("echo up")...)...),
 		j.node(2, "2", append(j.secretFile(otherSecret), sh("echo up")...)...),

@@ -330,7 +330,7 @@ func TestSSHCutConnection(t *testing.T) {
 			t.Parallel()
 			s := newSSHHosts(t, sshHost{}, sshHost{}, sshHost{})
 			a := s.run(with(sh(`echo $RANK/$WORLD_SIZE ready; while ! [ -e go ]; do sleep 0.05; done; [ $WORLD_SIZE = 2 ]`), "--hosts", "n1,n2,n3", "--nnodes", size,
-				"--max-restarts", "1", "--rdzv-conf", "keep_alive_interval=0.5,keep_alive_max_attempt=4,last_call_timeout=0.1")...)
+				"--max-restarts", "1", "--rdzv-conf", "keep_alive_interval=0.5,keep_alive_max_attempt=6,last_call_timeout=0.1")...)
 			a.waitForStdout("/3 ready\n", 3)
 			s.cut(3)
 			if name == "fixed" {

@@ -200,7 +200,7 @@ func TestFileIsRemovedAndMadeAgain(t *testing.T) {
 		t.Errorf("a file that others can read: %v", err)
 	}
 	first.MarkJoined()
-	for end := time.Now().Add(5 * time.Second); len(files()) > 0; <-time.After(time.Millisecond) {
+	for end := time.Now().Add(20 * time.Second); len(files()) > 0; <-time.After(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("files are left: %v", files())
 		}

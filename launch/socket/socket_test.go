@@ -43,7 +43,7 @@ func openTestSocket(t *testing.T) (s *Server, reported func() []string) {
 			if err != nil {
 				t.Error(err)
 			}
-		case <-time.After(5 * time.Second):
+		case <-time.After(20 * time.Second):
 			t.Error("Serve does not end")
 		}
 	})
@@ -68,7 +68,7 @@ func connect(t *testing.T, s *Server, say string) *client {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	_ = c.SetDeadline(time.Now().Add(5 * time.Second))
+	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
 	p := &client{t, c, bufio.NewScanner(c)}
 	p.lines.Buffer(nil, contract.MaxFrame)
 	_, _ = c.Write([]byte(say)) // the server may have closed the connection of a hostile client
@@ -91,7 +91,7 @@ func (p *client) next() contract.Frame {
 
 func poll(t *testing.T, what string, ok func() bool) {
 	t.Helper()
-	for end := time.Now().Add(5 * time.Second); !ok(); <-time.After(time.Millisecond) {
+	for end := time.Now().Add(20 * time.Second); !ok(); <-time.After(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal(what)
 		}
