@@ -10,6 +10,9 @@ import (
 // ErrClosed is the cause of the world's context after World.Close.
 var ErrClosed = errors.New("gorun: the world is closed")
 
+// ErrAborted is what errors.Is finds in every *AbortError.
+var ErrAborted = errors.New("gorun: aborted")
+
 // AbortError says that the job's round was aborted. Its text begins with
 // "gorun: aborted: ". By these words the failure report recognises a worker that ends
 // with this error as a consequence and not as the cause.
@@ -18,6 +21,9 @@ type AbortError struct {
 }
 
 func (e *AbortError) Error() string { return "gorun: aborted: " + e.Cause.Text }
+
+// Is reports whether target is ErrAborted.
+func (e *AbortError) Is(target error) bool { return target == ErrAborted }
 
 // aborted makes the error for an abort frame's cause. Any part of the cause may be
 // missing.

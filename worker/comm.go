@@ -127,9 +127,8 @@ func (w *World) mesh(ctx context.Context) (*tcp.Mesh, error) {
 	}
 	defer c.Close()
 	d := directory{
-		addr: w.set.Store,
-		// A store may outlive a round, so keys of an earlier round need another name.
-		prefix: fmt.Sprintf("gorun/worker/%d.%d/", w.set.Round, w.set.RestartCount),
+		addr:   w.set.Store,
+		prefix: w.prefix(),
 	}
 	cfg := tcp.Config{Rank: w.set.Rank, Size: w.set.Size, Token: w.set.Token, Host: w.set.NodeAddr, Directory: d}
 	if cfg.Token == "" {
@@ -206,8 +205,9 @@ func (w *World) deadline(ctx context.Context) (context.Context, context.CancelFu
 func noCancel() {}
 
 // outcome returns the error of a call. If there is an abort, that is the error, because
-// the abort has the cause and err is its consequence. If a peer is gone and there is an
-// agent, an abort is on its way, and outcome waits for it for at most causeTime.
+// the abort has the cause and err is its consequence. If a peer is gone without a
+// bye and there is an agent, an abort is on its way, and outcome waits for it for at most
+// causeTime.
 func (c *Comm) outcome(err error) error {
 	if err == nil {
 		return nil
@@ -218,7 +218,7 @@ func (c *Comm) outcome(err error) error {
 	if abort := c.w.boardAbort(); abort != nil {
 		return abort
 	}
-	if _, ok := errors.AsType[*PeerError](err); ok && c.w.agent != nil {
+	if peer, ok := errors.AsType[*PeerError](err); ok && !peer.Closed && c.w.agent != nil {
 		select {
 		case <-c.w.ctx.Done():
 		case <-time.After(causeTime):
@@ -227,7 +227,20 @@ func (c *Comm) outcome(err error) error {
 	if abort, ok := errors.AsType[*AbortError](context.Cause(c.w.ctx)); ok {
 		return abort
 	}
-	return fmt.Errorf("gorun: %w", err)
+	return fmt.Errorf("gorun: %w", c.placed(err))
+}
+
+// placed adds the line of the program that made the call to errors about what ranks call.
+func (c *Comm) placed(err error) error {
+	_, mismatch := errors.AsType[*MismatchError](err)
+	_, hang := errors.AsType[*HangError](err)
+	_, peer := errors.AsType[*PeerError](err)
+	if mismatch || hang || peer {
+		if place := c.w.callers.Find().Text; place != "" {
+			return fmt.Errorf("%w; this rank called at %s", err, place)
+		}
+	}
+	return err
 }
 
 // causeTime is how long a call that failed because of a peer waits for the agent's

@@ -25,8 +25,10 @@ type World struct {
 	opts    options
 	callers caller.Table // lines of the program that call
 
-	mu    sync.Mutex
-	links links
+	mu       sync.Mutex
+	links    links
+	store    *Store
+	stepSent time.Time
 }
 
 // options of a World.
@@ -123,14 +125,37 @@ func (w *World) Fail(err error) error {
 	return nil
 }
 
+// stepPause is the least time between two steps that the agent hears of.
+const stepPause = 200 * time.Millisecond
+
+// Step tells the agent that the program is at step n, for those who watch the job. It may
+// be called as often as the program likes; the agent hears of it a few times a second.
+func (w *World) Step(n int) {
+	if w.agent == nil {
+		return
+	}
+	w.mu.Lock()
+	now := time.Now()
+	due := now.Sub(w.stepSent) >= stepPause
+	if due {
+		w.stepSent = now
+	}
+	w.mu.Unlock()
+	if due {
+		// An error does not matter: the world ends when the agent is lost.
+		_ = w.agent.send(contract.Frame{Type: contract.TypeStep, Rank: w.set.Rank, Step: int64(n)})
+	}
+}
+
 // Close leaves the world. It closes the communicator, sends a bye to the agent and waits
 // for every goroutine that Start started. It may be called more than once.
 func (w *World) Close() error {
 	w.mu.Lock()
-	links := w.links
-	w.links.comm = nil
+	links, store := w.links, w.store
+	w.links.comm, w.store = nil, nil
 	w.mu.Unlock()
 	err := links.close()
+	store.close()
 	w.end(ErrClosed)
 	if w.agent != nil {
 		// An error does not matter: a lost agent needs no bye.

@@ -36,8 +36,9 @@ func at(caller string) string {
 
 // PeerError says that rank Rank gave up or cannot be reached any more.
 type PeerError struct {
-	Rank int
-	Err  error // why, as seen here or as the peer reported
+	Rank   int
+	Err    error // why, as seen here or as the peer reported
+	Closed bool  // the rank closed on purpose: nothing has failed there
 }
 
 func (e *PeerError) Error() string { return fmt.Sprintf("rank %d %v", e.Rank, e.Err) }

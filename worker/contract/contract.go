@@ -45,6 +45,7 @@ const (
 	TypeFail    = "fail"    // worker → agent: Message; ends the round
 	TypeAbort   = "abort"   // agent → worker: Cause; the round is over
 	TypeBye     = "bye"     // worker → agent: it closes on purpose
+	TypeStep    = "step"    // worker → agent: Step; how far the program is, at most a few a second
 )
 
 // Frame is one line on the worker socket.
@@ -56,6 +57,7 @@ type Frame struct {
 	Round   *int   `json:"round,omitempty"` // of a hello; nil: the running round; the agent closes connections of other rounds
 	Board   int    `json:"board,omitempty"` // of a hello: BoardVersion of the worker; of a welcome: that of the board that comes with it; 0: none
 	Message string `json:"message,omitempty"`
+	Step    int64  `json:"step,omitempty"`
 	Cause   *Cause `json:"cause,omitempty"`
 }
 

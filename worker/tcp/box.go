@@ -268,7 +268,7 @@ func (l *lane) handle(h header) error {
 	case frameHere:
 		l.m.where.answered(l.id.rank, h)
 	case frameBye:
-		l.err = &collective.PeerError{Rank: l.id.rank, Err: errors.New("has closed its communicator")}
+		l.err = &collective.PeerError{Rank: l.id.rank, Err: errors.New("has closed its communicator"), Closed: true}
 		for _, other := range l.m.lanesOf(l.id.rank) {
 			other.finish(l.err)
 		}

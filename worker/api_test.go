@@ -1,0 +1,169 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+)
+
+func TestNilCommIsAnError(t *testing.T) {
+	ctx, buf := t.Context(), []float32{1}
+	var c *Comm
+	_, split := c.Split(ctx, 0, 0)
+	for name, err := range map[string]error{
+		"split":      split,
+		"all-reduce": AllReduce(ctx, c, buf, Sum),
+		"all-to-all": AllToAll(ctx, c, buf, buf),
+		"send":       Send(ctx, c, buf, 0),
+		"receive":    Recv(ctx, c, buf, 0),
+		"both":       SendRecv(ctx, c, buf, 0, buf, 0),
+		"value":      BroadcastValue(ctx, c, &buf, 0),
+		"requests":   WaitAll(ctx, Isend(c, buf, 0), IAllReduce(c, buf, Sum)),
+	} {
+		if !errors.Is(err, errNoComm) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+func TestBroadcastValue(t *testing.T) {
+	type config struct {
+		Name   string
+		Layers []int
+	}
+	want := config{"model", []int{3, 4}}
+	for r, err := range ranks(t, 3, func(w *World, c *Comm) error {
+		got := config{Name: "none", Layers: []int{1, 2, 3}}
+		if w.Rank() == 1 {
+			got = want
+		}
+		if err := BroadcastValue(t.Context(), c, &got, 1); err != nil {
+			return err
+		}
+		if fmt.Sprint(got) != fmt.Sprint(want) {
+			return fmt.Errorf("got %v", got)
+		}
+		// Gob refuses a function: every rank must hear of it.
+		bad := struct{ F func() }{}
+		if err := BroadcastValue(t.Context(), c, &bad, 0); err == nil || !strings.Contains(err.Error(), "encode") {
+			return fmt.Errorf("a value that gob refuses: %w", err)
+		}
+		return Barrier(t.Context(), c)
+	}) {
+		if err != nil {
+			t.Errorf("rank %d: %v", r, err)
+		}
+	}
+}
+
+func TestStoreOfTheJob(t *testing.T) {
+	ctx := t.Context()
+	for r, err := range ranks(t, 2, func(w *World, c *Comm) error {
+		s, err := w.Store(ctx)
+		if err != nil {
+			return err
+		}
+		if w.Rank() == 0 {
+			// Another goroutine of this process waits for what this one sets.
+			got := make(chan error, 1)
+			go func() {
+				v, err := s.Get(ctx, "mine")
+				if err == nil && string(v) != "1" {
+					err = fmt.Errorf("got %q", v)
+				}
+				got <- err
+			}()
+			if err := s.Set(ctx, "mine", []byte("1")); err != nil {
+				return err
+			}
+			if err := <-got; err != nil {
+				return err
+			}
+		}
+		if _, err := s.Add(ctx, "count", int64(w.Rank())+1); err != nil {
+			return err
+		}
+		if err := s.Set(ctx, fmt.Sprint("rank", w.Rank()), nil); err != nil {
+			return err
+		}
+		if err := s.Wait(ctx, "rank0", "rank1"); err != nil {
+			return err
+		}
+		if n, err := s.Add(ctx, "count", 0); n != 3 || err != nil {
+			return fmt.Errorf("count %d, %w", n, err)
+		}
+		return Barrier(ctx, c)
+	}) {
+		if err != nil {
+			t.Errorf("rank %d: %v", r, err)
+		}
+	}
+	w := start(t, Settings{Size: 1})
+	if _, err := w.Store(ctx); err == nil || !strings.Contains(err.Error(), "MASTER_ADDR") {
+		t.Errorf("without a store: %v", err)
+	}
+}
+
+func TestMainReturnsTheExitCode(t *testing.T) {
+	for _, name := range []string{"RANK", "WORLD_SIZE", "GORUN_WORKER_SOCKET"} {
+		t.Setenv(name, "")
+	}
+	for name, tc := range map[string]struct {
+		f    func(context.Context, *World) error
+		want int
+	}{
+		"success": {func(context.Context, *World) error { return nil }, 0},
+		"failure": {func(context.Context, *World) error {
+			return errors.New("(this error and the next are part of the test)")
+		}, 1},
+		"SIGTERM": {func(ctx context.Context, _ *World) error {
+			if err := syscall.Kill(os.Getpid(), syscall.SIGTERM); err != nil {
+				return err
+			}
+			<-ctx.Done()
+			return context.Cause(ctx)
+		}, 143},
+	} {
+		if got := Main(tc.f); got != tc.want {
+			t.Errorf("%s: exit code %d, want %d", name, got, tc.want)
+		}
+	}
+}
+
+// TestDeadlineOption checks a call without a context of its own that another rank never
+// makes.
+func TestDeadlineOption(t *testing.T) {
+	addr := serveStore(t)
+	var cs []*Comm
+	for r := range 2 {
+		w, err := Start(t.Context(), Settings{Rank: r, Size: 2, Store: addr, Token: "t"}, WithDeadline(100*time.Millisecond))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { w.Close() })
+		c, err := w.Comm(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		cs = append(cs, c)
+	}
+	err := Barrier(t.Context(), cs[0])
+	hang, ok := errors.AsType[*HangError](err)
+	if !ok || !errors.Is(err, context.DeadlineExceeded) || len(hang.Others) != 1 || hang.Others[0].Rank != 1 {
+		t.Fatalf("error %v", err)
+	}
+	for _, words := range []string{"barrier #1", "not done after 100ms", "rank 1 has not arrived", "worker/api_test.go:"} {
+		if !strings.Contains(err.Error(), words) {
+			t.Errorf("%q does not say %q", err, words)
+		}
+	}
+	// The communicator is broken, and not in silence.
+	if _, err := cs[0].w.Comm(t.Context()); err == nil || !strings.Contains(err.Error(), "broken until the next round") {
+		t.Errorf("Comm after the failure: %v", err)
+	}
+}

@@ -1,0 +1,104 @@
+package worker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/gorun/gorun/worker/store"
+)
+
+// Store is the job's key-value store. All ranks of a round see the same keys; those of an
+// earlier round are out of sight. Its methods may be called from several goroutines.
+type Store struct {
+	w      *World
+	c      *store.Client
+	prefix string
+}
+
+// Store connects to the job's store. The connection lasts until World.Close.
+func (w *World) Store(ctx context.Context) (*Store, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.ctx.Err() != nil {
+		return nil, context.Cause(w.ctx)
+	}
+	if w.store != nil {
+		return w.store, nil
+	}
+	if w.set.Store == "" {
+		return nil, errors.New("gorun: this process has no store: a launcher sets MASTER_ADDR and MASTER_PORT")
+	}
+	c, err := store.Dial(ctx, w.set.Store)
+	if err != nil {
+		return nil, fmt.Errorf("gorun: %w", err)
+	}
+	w.store = &Store{w: w, c: c, prefix: w.prefix() + "job/"}
+	return w.store, nil
+}
+
+// prefix begins the store's keys of this round. A store may outlive a round, so keys of
+// an earlier one need another name.
+func (w *World) prefix() string {
+	return fmt.Sprintf("gorun/worker/%d.%d/", w.set.Round, w.set.RestartCount)
+}
+
+// close closes the connection of s, which may be nil.
+func (s *Store) close() {
+	if s != nil {
+		s.c.Close()
+	}
+}
+
+// Set stores value under key.
+func (s *Store) Set(ctx context.Context, key string, value []byte) error {
+	return s.outcome(s.c.Set(ctx, s.prefix+key, value))
+}
+
+// Add adds n to the number under key, 0 if there is none, and returns the sum.
+func (s *Store) Add(ctx context.Context, key string, n int64) (int64, error) {
+	sum, err := s.c.Add(ctx, s.prefix+key, n)
+	return sum, s.outcome(err)
+}
+
+// Get waits until key exists and returns its value.
+func (s *Store) Get(ctx context.Context, key string) ([]byte, error) {
+	if err := s.Wait(ctx, key); err != nil {
+		return nil, err
+	}
+	value, err := s.c.Get(ctx, s.prefix+key)
+	return value, s.outcome(err)
+}
+
+// Wait returns when all keys exist.
+func (s *Store) Wait(ctx context.Context, keys ...string) error {
+	names := make([]string, len(keys))
+	for i, k := range keys {
+		names[i] = s.prefix + k
+	}
+	if there, err := s.c.Check(ctx, names...); there || err != nil {
+		return s.outcome(err)
+	}
+	// The wait has a connection of its own, because another goroutine of this process may
+	// set the key meanwhile.
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(s.w.ctx, func() { cancel(context.Cause(s.w.ctx)) })()
+	c, err := store.Dial(ctx, s.w.set.Store)
+	if err != nil {
+		return s.outcome(err)
+	}
+	defer c.Close()
+	return s.outcome(c.Wait(ctx, names...))
+}
+
+// outcome returns the error of a call. If there is an abort, that is the error.
+func (s *Store) outcome(err error) error {
+	if err == nil {
+		return nil
+	}
+	if abort, ok := errors.AsType[*AbortError](context.Cause(s.w.ctx)); ok {
+		return abort
+	}
+	return fmt.Errorf("gorun: %w", err)
+}
