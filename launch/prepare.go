@@ -66,7 +66,8 @@ func (a *agent) prepare(ctx context.Context) (err error) {
 	}
 	a.placeWorkers(ctx)
 	server, err := socket.Open(ctx, socket.Options{
-		Pool: a.pool, Path: a.opts.Scratch.Socket(), Failed: func(r socket.Report) { a.events.Put(failureReported{r}) },
+		Pool: a.pool, Path: a.opts.Scratch.Socket(), Say: a.console.Say,
+		Failed: func(r socket.Report) { a.events.Put(failureReported{r}) },
 	})
 	var absent []string
 	if a.workers.output.NoFiles {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/gorun/gorun/launch/board"
 	"github.com/gorun/gorun/launch/metrics"
 	"github.com/gorun/gorun/launch/status"
 	"github.com/gorun/gorun/launch/workers"
@@ -24,7 +25,8 @@ const statusDelay = 100 * time.Millisecond
 func (a *agent) newStatus() *status.Service {
 	return status.NewService(status.ServiceOptions{
 		Started: a.started, Secret: a.secrets.given, Pool: a.pool, Wait: &a.wg, Say: a.console.Say,
-		Call: func(c status.Call) { a.events.Put(c) },
+		Call:  func(c status.Call) { a.events.Put(c) },
+		Calls: func() []board.Call { return a.workers.socket.Board().Calls() },
 	})
 }
 

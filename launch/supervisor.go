@@ -85,7 +85,8 @@ func (s *supervisor) plan(c rendezvous.Start, prog program.Program, env envprop.
 
 // start starts the workers of a plan and watches them.
 func (s *supervisor) start(ctx context.Context, p *workers.Plan) {
-	s.socket.Begin(board.Round{Number: p.World.Round, Ranks: p.Member().Workers, Spin: p.Places.Separates()})
+	m := p.Member()
+	s.socket.Begin(board.Round{Number: p.World.Round, FirstRank: m.FirstRank, Ranks: m.Workers, Spin: p.Places.Separates()})
 	if s.gpus == nil {
 		s.gpus = s.newWatcher()
 	}

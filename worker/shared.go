@@ -65,16 +65,19 @@ func (w *World) positions(comm uint64, rank, size int, next collective.Positions
 }
 
 // Enter is described at collective.Positions.
-func (p *positions) Enter(call *collective.Call, peer int) {
+func (p *positions) Enter(call *collective.Call, peer int, send bool) {
 	if p.next != nil {
-		p.next.Enter(call, peer)
+		p.next.Enter(call, peer, send)
 	}
-	line, other := p.collectives, call.Root
+	line, other, waits := p.collectives, call.Root, board.WaitsForAll
 	if call.Kind == collective.KindSend {
-		line, other = p.lineOf(call, peer), int32(peer)
+		line, other, waits = p.lineOf(call, peer), int32(peer), board.WaitsForSender
+		if send {
+			waits = board.WaitsForReceiver
+		}
 	}
 	line.Enter(board.Call{
-		Kind: uint8(call.Kind), Type: uint8(call.Type), Op: uint8(call.Op),
+		Kind: uint8(call.Kind), Type: uint8(call.Type), Op: uint8(call.Op), Waits: waits,
 		Site: p.w.board.Site(p.w.set.LocalRank, p.w.callers.Find().Text),
 		Peer: other, Tag: call.Tag, Seq: call.Seq, Count: call.Count, Signature: call.Signature(),
 	})

@@ -132,7 +132,7 @@ func TestPositionsOnTheBoard(t *testing.T) {
 		return &collective.Call{Comm: 9, Kind: collective.KindAllReduce, Type: collective.Float32, Op: collective.Sum, Seq: seq, Count: 10}
 	}
 	third := sum(3)
-	mine.Enter(third, -1)
+	mine.Enter(third, -1, false)
 	ask := func() collective.Position {
 		t.Helper()
 		all := mine.Others(third, -1)
@@ -145,7 +145,7 @@ func TestPositionsOnTheBoard(t *testing.T) {
 		t.Errorf("before its first call: %+v", p)
 	}
 	second := sum(2)
-	theirs.Enter(second, -1)
+	theirs.Enter(second, -1, false)
 	if p := ask(); p.Call != *second || !p.Inside || p.Arrived || !strings.HasPrefix(p.Caller, "worker/shared_test.go:") {
 		t.Errorf("one call behind: %+v", p)
 	}
@@ -154,12 +154,12 @@ func TestPositionsOnTheBoard(t *testing.T) {
 		t.Errorf("between two calls: %+v", p)
 	}
 	message := &collective.Call{Comm: 9, Kind: collective.KindSend, Type: collective.Uint8, Tag: 4, Seq: 1, Count: 2}
-	theirs.Enter(message, 0)
+	theirs.Enter(message, 0, false)
 	if p := ask(); p.Call != *message || !p.Inside || p.Arrived {
 		t.Errorf("in a message: %+v", p)
 	}
 	same := sum(3)
-	theirs.Enter(same, -1)
+	theirs.Enter(same, -1, false)
 	if p := ask(); p.Call != *same || !p.Inside || !p.Arrived {
 		t.Errorf("in the same call: %+v", p)
 	}
@@ -172,7 +172,7 @@ func TestPositionsOnTheBoard(t *testing.T) {
 		var open []*collective.Call
 		for range 2 * maxMessages {
 			c := *message
-			theirs.Enter(&c, 0)
+			theirs.Enter(&c, 0, false)
 			open = append(open, &c)
 		}
 		for _, c := range open {
@@ -240,7 +240,7 @@ func BenchmarkPositions(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		call.Seq++
-		p.Enter(call, -1)
+		p.Enter(call, -1, false)
 		p.Leave(call, -1)
 	}
 }

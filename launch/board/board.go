@@ -7,7 +7,9 @@
 package board
 
 import (
+	"context"
 	"sync"
+	"time"
 
 	"github.com/gorun/gorun/worker/board"
 	"github.com/gorun/gorun/worker/contract"
@@ -18,18 +20,25 @@ const rankMemory = 256 << 20
 
 // Node makes the boards of a node, one for each round.
 type Node struct {
+	made chan struct{} // has a token after a board was made
+
 	mu     sync.Mutex
 	round  Round
 	failed bool         // this round's board cannot be made
 	board  *board.Board // nil: no worker has asked for it
 	cause  *contract.Cause
+	since  map[callKey]time.Time // when the open calls were first seen
 }
+
+// NewNode returns a node before its first round.
+func NewNode() *Node { return &Node{made: make(chan struct{}, 1)} }
 
 // Round describes the round whose workers get a board.
 type Round struct {
-	Number int
-	Ranks  int  // workers of this node
-	Spin   bool // each worker has CPUs of its own
+	Number    int
+	FirstRank int  // rank of this node's first worker
+	Ranks     int  // workers of this node
+	Spin      bool // each worker has CPUs of its own
 }
 
 // Begin starts a round. The board of the last round goes.
@@ -50,7 +59,7 @@ func (n *Node) Close() {
 
 func (n *Node) drop() {
 	_ = n.board.Close() // nothing depends on it any more
-	n.board = nil
+	n.board, n.since = nil, nil
 }
 
 // Hand calls send with the descriptor of the round's board. It returns false if there is
@@ -71,6 +80,10 @@ func (n *Node) Hand(round int, send func(fd int)) bool {
 		if n.board = b; n.cause != nil {
 			b.Abort(*n.cause)
 		}
+		select {
+		case n.made <- struct{}{}:
+		default:
+		}
 	}
 	send(int(n.board.File().Fd()))
 	return true
@@ -86,4 +99,43 @@ func (n *Node) Abort(c contract.Cause) {
 	if n.board != nil {
 		n.board.Abort(c)
 	}
+}
+
+// lookEvery is the time between two looks at the calls of the ranks.
+const lookEvery = 250 * time.Millisecond
+
+// Watch looks at the calls of the ranks until ctx ends. It tells the user of ranks that
+// wait for each other. Without a board it does nothing.
+func (n *Node) Watch(ctx context.Context, say func(format string, args ...any)) {
+	timer := time.NewTimer(lookEvery)
+	defer timer.Stop()
+	var told callKey // first call of the cycle that was told last
+	for {
+		select {
+		case <-n.made:
+			told = callKey{}
+		case <-timer.C:
+		case <-ctx.Done():
+			return
+		}
+		cycle, running := n.cycle(time.Now())
+		if len(cycle) > 0 && cycle[0].key != told {
+			told = cycle[0].key
+			say("%s", cycleText(cycle))
+		}
+		if running {
+			timer.Reset(lookEvery)
+		}
+	}
+}
+
+// cycle returns the ranks that wait for each other, and whether there is a board whose
+// round was not aborted.
+func (n *Node) cycle(now time.Time) (cycle []Call, running bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.board == nil || n.cause != nil {
+		return nil, false
+	}
+	return findCycle(n.look(now), now), true
 }

@@ -26,7 +26,7 @@ func take(t *testing.T, n *Node, round int) (b *board.Board) {
 }
 
 func TestEachRoundHasItsBoard(t *testing.T) {
-	n := &Node{}
+	n := NewNode()
 	t.Cleanup(n.Close)
 	if take(t, n, 0) != nil {
 		t.Error("a board before the first round")

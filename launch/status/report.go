@@ -55,6 +55,10 @@ type Rank struct {
 	Output  *int64 `json:"last_output_ms"`
 	Seen    string `json:"output_seen"`
 	Message string `json:"message,omitempty"` // message of its failure
+	// Call is the call of package worker in which a Go worker is, and CallAge how long it
+	// has been there. Other workers have none.
+	Call    string `json:"call,omitempty"`
+	CallAge int64  `json:"call_ms,omitempty"`
 }
 
 // The parts of a worker's output that gorun sees. It does not see a standard output
@@ -82,8 +86,9 @@ func (n NodeReport) Encode() json.RawMessage {
 	n.clean()
 	left := maxTexts
 	for i := range n.Ranks {
-		if left -= len(n.Ranks[i].Message); left < 0 {
-			n.Ranks[i].Message = ""
+		r := &n.Ranks[i]
+		if left -= len(r.Message) + len(r.Call); left < 0 {
+			r.Message, r.Call = "", ""
 		}
 	}
 	left = maxFindingText
@@ -105,6 +110,7 @@ func (n *NodeReport) clean() {
 	for i := range n.Ranks {
 		r := &n.Ranks[i]
 		r.State, r.Signal, r.Seen, r.Message = shortText(r.State), shortText(r.Signal), shortText(r.Seen), shortText(r.Message)
+		r.Call = shortText(r.Call)
 	}
 	for i := range n.Findings {
 		f := &n.Findings[i]

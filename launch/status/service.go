@@ -3,6 +3,7 @@ package status
 import (
 	"context"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/gorun/gorun/internal/accept"
 	"github.com/gorun/gorun/internal/term"
+	"github.com/gorun/gorun/launch/board"
 	"github.com/gorun/gorun/launch/workers"
 	"github.com/gorun/gorun/rendezvous"
 	"github.com/gorun/gorun/rendezvous/preflight"
@@ -38,6 +40,8 @@ type ServiceOptions struct {
 	Say      func(format string, args ...any)
 	Wait     *sync.WaitGroup // for the goroutine that serves
 	NoSocket bool            // Open opens no socket
+	// Calls returns the calls in which this node's workers are; nil: nobody knows.
+	Calls func() []board.Call
 }
 
 // Call is a request that the agent's loop answers.
@@ -158,6 +162,7 @@ func (s *Service) Report(n rendezvous.Node, round int, all []workers.Worker, pos
 	now := time.Now()
 	out := NodeReport{Version: n.Version, PID: n.PID, Keeper: os.Getppid(), Up: now.Sub(s.opts.Started).Milliseconds(), Round: round}
 	out.State, out.Ranks = ranksOf(all, now)
+	s.addCalls(out.Ranks, now)
 	s.mu.Lock()
 	out.Findings = s.findings
 	s.mu.Unlock()
@@ -177,6 +182,19 @@ func (s *Service) Report(n rendezvous.Node, round int, all []workers.Worker, pos
 		}
 		post(out.Encode())
 	}()
+}
+
+// addCalls adds to each rank the call in which it has been longest.
+func (s *Service) addCalls(ranks []Rank, now time.Time) {
+	if s.opts.Calls == nil {
+		return
+	}
+	for _, c := range s.opts.Calls() {
+		i := slices.IndexFunc(ranks, func(r Rank) bool { return r.Rank == c.Rank && r.State == Running })
+		if age := now.Sub(c.Since).Milliseconds(); i >= 0 && (ranks[i].Call == "" || age > ranks[i].CallAge) {
+			ranks[i].Call, ranks[i].CallAge = c.Text, age
+		}
+	}
 }
 
 // ranksOf returns the states of the workers, and the node's state that follows from

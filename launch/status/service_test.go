@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/gorun/gorun/launch/board"
 	"github.com/gorun/gorun/launch/logs"
 	"github.com/gorun/gorun/launch/process"
 	"github.com/gorun/gorun/launch/workers"
@@ -110,6 +111,29 @@ func TestServiceReport(t *testing.T) {
 	}
 	if len(n.Ranks) != 1 || n.Ranks[0].Rank != 3 || n.Ranks[0].Seen == SeenUnknown {
 		t.Errorf("%+v", n.Ranks)
+	}
+}
+
+// TestReportHasCalls checks that a rank's call is the one in which it has been longest.
+func TestReportHasCalls(t *testing.T) {
+	now := time.Now()
+	s := NewService(ServiceOptions{Calls: func() []board.Call {
+		return []board.Call{
+			{Rank: 4, Text: "barrier #1", Since: now.Add(-time.Second)},
+			{Rank: 4, Text: "all-reduce #2", Since: now.Add(-time.Minute)},
+			{Rank: 5, Text: "of a rank that has ended"},
+			{Rank: 99, Text: "of no rank"},
+		}
+	}})
+	ranks := []Rank{{Rank: 3, State: Running}, {Rank: 4, State: Running}, {Rank: 5, State: Done}}
+	s.addCalls(ranks, now)
+	if r := ranks[1]; r.Call != "all-reduce #2" || r.CallAge != 60_000 || ranks[0].Call != "" || ranks[2].Call != "" {
+		t.Errorf("%+v", ranks)
+	}
+	var b strings.Builder
+	status := Status{Nodes: []NodeStatus{{Answered: true, Ranks: append(ranks, Rank{Rank: 6, State: Running, Call: "barrier #7", CallAge: longCallMS - 1})}}}
+	if err := status.Table(&b, true); err != nil || !strings.Contains(b.String(), "rank 4: in all-reduce #2 for 1m0s\n") || strings.Contains(b.String(), "barrier") {
+		t.Errorf("%v\n%s", err, b.String())
 	}
 }
 

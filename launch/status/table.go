@@ -17,6 +17,8 @@ const (
 	// for silentMS milliseconds, and for silentFactor times the median of the ranks.
 	silentMS     = 60_000
 	silentFactor = 10
+	// longCallMS is how long a rank has been in a call when the table shows the call.
+	longCallMS = 1000
 )
 
 // Table writes the status for a user. With all it shows every rank.
@@ -42,6 +44,9 @@ func (s *Status) Table(w io.Writer, all bool) error {
 	for _, r := range shown {
 		if r.Message != "" {
 			fmt.Fprintf(&b, "rank %d: %s\n", r.Rank.Rank, r.Message)
+		}
+		if r.Call != "" && r.CallAge >= longCallMS {
+			fmt.Fprintf(&b, "rank %d: in %s for %s\n", r.Rank.Rank, r.Call, formatDuration(r.CallAge))
 		}
 	}
 	if len(s.Findings) > 0 {

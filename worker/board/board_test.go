@@ -250,7 +250,7 @@ func TestPositions(t *testing.T) {
 	if site == 0 || b.Site(1, "train/main.go:88") != site || b.Site(1, "") != 0 {
 		t.Errorf("site %d", site)
 	}
-	call := Call{Kind: 4, Type: 2, Op: 1, Site: site, Peer: -1, Tag: -7, Count: 1000, Signature: 1 << 63}
+	call := Call{Kind: 4, Type: 2, Op: 1, Waits: WaitsForSender, Site: site, Peer: -1, Tag: -7, Count: 1000, Signature: 1 << 63}
 	for i := range 100 {
 		call.Seq = uint64(i + 1)
 		line.Enter(call)

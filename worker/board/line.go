@@ -6,12 +6,23 @@ import "time"
 // package collective gives them.
 type Call struct {
 	Kind, Type, Op uint8
+	Waits          Waits
 	Site           uint16 // of [Board.Site]; 0: unknown
 	Peer, Tag      int32  // Peer: in the communicator; -1: none
 	Seq            uint64 // number among the communicator's calls of this kind
 	Count          uint64 // elements
 	Signature      uint64 // equal on all ranks that make the same call
 }
+
+// Waits says what a call waits for.
+type Waits uint8
+
+// What calls wait for.
+const (
+	WaitsForAll      Waits = 0 // until the other ranks come
+	WaitsForReceiver Waits = 1 // until Peer receives
+	WaitsForSender   Waits = 2 // until Peer sends
+)
 
 // Comm says which rank of which communicator a line belongs to.
 type Comm struct {
@@ -72,7 +83,7 @@ func (p *Line) Enter(c Call) {
 	p.entered++
 	r := &p.l.calls[p.entered%lineCalls]
 	r.number = p.entered
-	r.operation = uint64(c.Kind) | uint64(c.Type)<<8 | uint64(c.Op)<<16 | uint64(c.Site)<<32
+	r.operation = uint64(c.Kind) | uint64(c.Type)<<8 | uint64(c.Op)<<16 | uint64(c.Waits)<<24 | uint64(c.Site)<<32
 	r.peers = uint64(uint32(c.Peer)) | uint64(uint32(c.Tag))<<32
 	r.seq, r.count, r.signature = c.Seq, c.Count, c.Signature
 	if p.l.since.Load() != 0 {

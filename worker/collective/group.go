@@ -172,7 +172,7 @@ func (g *Group) carryOut(ctx context.Context, w Work, seq uint64) error {
 	g.work.Call.Comm, g.work.Call.Seq = g.comm, seq
 	call := &g.work.Call
 	if g.pos != nil {
-		g.pos.Enter(call, -1)
+		g.pos.Enter(call, -1, false)
 		defer g.pos.Leave(call, -1)
 	}
 	if err := g.watch.enter(ctx, call); err != nil {
@@ -291,7 +291,7 @@ func (g *Group) post(b Buffer, peer int, tag int32, send bool) (*Message, error)
 // end waits for m.
 func (g *Group) end(ctx context.Context, m *Message) error {
 	if g.pos != nil {
-		g.pos.Enter(&m.Call, m.Peer)
+		g.pos.Enter(&m.Call, m.Peer, m.Send)
 		defer g.pos.Leave(&m.Call, m.Peer)
 	}
 	err := g.e.Wait(ctx, m)

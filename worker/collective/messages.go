@@ -98,9 +98,9 @@ func (e *Messages) Split(_ context.Context, comm uint64, ranks []int) (Engine, e
 }
 
 // Enter is described at Positions. Messages is a Positions if its transport is one.
-func (e *Messages) Enter(call *Call, peer int) {
+func (e *Messages) Enter(call *Call, peer int, send bool) {
 	if p, ok := e.t.(Positions); ok {
-		p.Enter(call, peer)
+		p.Enter(call, peer, send)
 	}
 }
 

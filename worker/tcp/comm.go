@@ -151,7 +151,7 @@ func (c *Comm) Close() error {
 }
 
 // Enter is described at collective.Positions.
-func (c *Comm) Enter(call *collective.Call, peer int) {
+func (c *Comm) Enter(call *collective.Call, peer int, _ bool) {
 	if peer < 0 {
 		c.m.where.note(call, true)
 	}

@@ -1,0 +1,84 @@
+package board
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/gorun/gorun/internal/term"
+	"github.com/gorun/gorun/worker/board"
+	"github.com/gorun/gorun/worker/collective"
+)
+
+// Call is a call in which a rank is.
+type Call struct {
+	Local, Rank int // of this node, of the world
+	Text        string
+	Since       time.Time // when it was first seen there
+
+	key    callKey
+	comm   board.Comm
+	waits  board.Waits
+	peer   int // in the communicator
+	tag    int32
+	caller string
+}
+
+// callKey tells a call from all others of a round.
+type callKey struct {
+	local, line int
+	entered     uint64
+}
+
+// Calls returns the calls in which the ranks of this node are.
+func (n *Node) Calls() []Call {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.look(time.Now())
+}
+
+// look reads all open calls and remembers since when each is seen. The lock is held.
+func (n *Node) look(now time.Time) (open []Call) {
+	if n.board == nil {
+		return nil
+	}
+	since := map[callKey]time.Time{}
+	for local := range n.board.Ranks() {
+		for _, p := range n.board.Positions(local, 1) {
+			last, ok := p.Last()
+			if !p.Open() || !ok {
+				continue
+			}
+			c := Call{
+				Local: local, Rank: n.round.FirstRank + local, Text: describe(&p, &last), key: callKey{local, p.Line, p.Entered},
+				comm: p.Comm, waits: last.Waits, peer: int(last.Peer), tag: last.Tag, caller: last.Caller, Since: now,
+			}
+			if at, ok := n.since[c.key]; ok {
+				c.Since = at
+			}
+			since[c.key] = c.Since
+			open = append(open, c)
+		}
+	}
+	n.since = since
+	return open
+}
+
+// describe says in which call a rank is. The rank wrote every part of it.
+func describe(p *board.Position, v *board.Visit) string {
+	call := collective.Call{
+		Comm: p.Comm.ID, Kind: collective.Kind(v.Kind), Type: collective.DType(v.Type), Op: collective.Op(v.Op),
+		Root: v.Peer, Tag: v.Tag, Seq: v.Seq, Count: v.Count,
+	}
+	text := call.String()
+	switch v.Waits {
+	case board.WaitsForReceiver:
+		text = fmt.Sprintf("%s to rank %d", strings.Replace(text, "send/receive", "send", 1), v.Peer)
+	case board.WaitsForSender:
+		text = fmt.Sprintf("%s from rank %d", strings.Replace(text, "send/receive", "receive", 1), v.Peer)
+	}
+	if v.Caller != "" {
+		text += " at " + term.Line(v.Caller)
+	}
+	return text
+}
