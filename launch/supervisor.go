@@ -154,6 +154,15 @@ func (s *supervisor) openTimers(r *round) *timer.Server {
 // options returns what package workers needs for a round.
 func (s *supervisor) options(p *workers.Plan) workers.Options {
 	m := p.Member()
+	var full sync.Once // one line about a full disk, however many files are on it
+	onLoss := func(local int, path string, err error) {
+		say := func() { s.printLogError(m.FirstRank+local, path, err) }
+		if isFull(err) {
+			full.Do(say)
+		} else {
+			say()
+		}
+	}
 	return workers.Options{
 		Plan: p, Table: s.processes,
 		Open: func(local int) (*logs.Worker, error) {
@@ -168,7 +177,7 @@ func (s *supervisor) options(p *workers.Plan) workers.Options {
 				LocalRank: local, Dir: p.Folder, Console: console,
 				Redirect: s.output.Redirect.For(local), Tee: s.output.Tee.For(local),
 				Prefix: linePrefix(s.opts.Spec.Console.LinePrefix, m, local), Filter: s.output.Filter,
-				OnLoss: func(path string, err error) { s.printLogError(m.FirstRank+local, path, err) },
+				OnLoss: func(path string, err error) { onLoss(local, path, err) },
 			})
 		},
 		ReportedFailure: s.socket.ReportedFailure, Release: s.deviceRelease(p), Post: s.events.post,
@@ -241,8 +250,12 @@ func (s *supervisor) killTime() time.Time {
 // close kills the processes that successful workers left behind, and prints the
 // last output.
 func (s *supervisor) close() {
-	if s.current != nil {
-		s.current.workers.Close()
+	if s.current == nil {
+		return
+	}
+	s.current.workers.Close()
+	if path := s.output.Folders.Path; s.output.Redirect.Any(s.current.plan.Member().Workers) && s.output.Folders.IsFull() {
+		s.console.Say("the file system of %s is full: the files of --redirects may lack what the workers printed last", path)
 	}
 }
 
@@ -342,5 +355,12 @@ func (s *supervisor) printLogError(rank int, path string, err error) {
 	if p, ok := errors.AsType[*fs.PathError](err); ok {
 		err = p.Err // the message below names the path
 	}
+	if isFull(err) {
+		s.console.Say("rank %d: cannot write %s: %v; from here on the log files of this node's workers lack output", rank, path, err)
+		return
+	}
 	s.console.Say("rank %d: cannot write %s: %v; its output is no longer kept there", rank, path, err)
 }
+
+// isFull reports whether an error concerns the file system, not one file.
+func isFull(err error) bool { return errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) }

@@ -113,6 +113,16 @@ func (f *Folders) Make(attempt int) (string, error) {
 	return path, nil
 }
 
+// minFree is the room on a file system, in bytes, below which a buffer of output may not
+// fit any more.
+const minFree = 64 << 10
+
+// IsFull reports whether the file system of the folders has no room for more output.
+func (f *Folders) IsFull() bool {
+	var fs unix.Statfs_t
+	return f.Path != "" && unix.Statfs(f.Path, &fs) == nil && fs.Bavail*uint64(fs.Bsize) < minFree
+}
+
 // RemoveEmpty removes the folders without output or error files, unless the user
 // named the base. Call it after the end of the last worker.
 func (f *Folders) RemoveEmpty() {
