@@ -2,6 +2,7 @@ package diagnose
 
 import (
 	"bytes"
+	"slices"
 	"strconv"
 )
 
@@ -141,7 +142,8 @@ func (s *Scanner) countLaterLines(l *line) {
 		return
 	}
 	kept := s.followed[:0]
-	recovers := recoveryLine().Match(l.raw)
+	isSoon := func(e *event) bool { return e.later < 3 && e.stream == l.stream }
+	recovers := slices.ContainsFunc(s.followed, isSoon) && recoveryWords().first(l.raw) >= 0
 	for _, e := range s.followed {
 		if e.stream == l.stream {
 			e.handled = e.handled || recovers && e.later < 3 && !e.row.Root

@@ -65,6 +65,10 @@ func BenchmarkScan(b *testing.B) {
 	for name, text := range map[string]string{
 		"steps":    strings.Repeat(steps, 100) + healthy,
 		"failures": read(b, "testdata/explain/d-alltoall.log"),
+		"docker":   strings.Repeat(`{"log":"step 1234 loss 2.31234 lr 3.0e-04 tokens/s 123456 grad_norm 0.123\\n","stream":"stdout","time":"2026-11-21T16:39:58.123456789Z"}`+"\n", 10000),
+		"progress": strings.Repeat("\r 10%|###       | 10/100 [00:01<00:09, 10.00it/s, loss=2.31234]", 10000) + "\n",
+		"tracebacks": strings.Repeat("[rank1]: Traceback (most recent call last):\n[rank1]:   File \"/w/data.py\", line 81, in fetch\n[rank1]:     return self.read(shard)\n"+
+			"[rank1]:   File \"/w/data.py\", line 90, in read\n[rank1]:     raise OSError(shard)\n[rank1]: OSError: shard 7\n[rank1]: skipped a shard\n", 10000),
 	} {
 		b.Run(name, func(b *testing.B) {
 			const size = 16 << 20

@@ -9,7 +9,6 @@ func (s *Scanner) readLine(p []byte) {
 		s.readText(p, stamp{})
 		return
 	}
-	s.isDockerJSON = true
 	for part := range bytes.FieldsFuncSeq(inner, func(r rune) bool { return r == '\n' || r == '\r' }) {
 		s.readText(part, when)
 	}

@@ -1,6 +1,9 @@
 package diagnose
 
-import "bytes"
+import (
+	"bytes"
+	"sync"
+)
 
 // maxOutcomes bounds the lines of one log that say how the job went on.
 const maxOutcomes = 256
@@ -52,9 +55,12 @@ func (s *Scanner) overcome(l *line) {
 // wasOvercome reports whether a later line of the log says that the job went on.
 func (s *Scanner) wasOvercome(e *event) bool { return e.number < s.job.overcome[e.log] }
 
+// recoveryWords finds what a program prints after an error that it caught.
+var recoveryWords = sync.OnceValue(func() *finder {
+	return newFinder([][]string{{"attempting to recover", "retrying", "failed, trying batch size", "falling back to", "skipping batch", "skipping this batch", "will retry"}})
+})
+
 var (
-	// recoveryLine matches what a program prints after an error that it caught.
-	recoveryLine = lazyRegexp(`(?i)attempting to recover|\bretrying\b|failed, trying batch size|falling back to|skipping (?:this )?batch|will retry|retry \d+/\d+`)
 	// warningLine matches the front of a line that a logger wrote as a warning.
 	warningLine = lazyRegexp(`^(?:[-\d:,.T |]*)?(?:\| |\[)?(?:WARNING|WARN)\b`)
 	// dataLine matches the front of a line that shows a program's data.

@@ -34,6 +34,17 @@ var lostPeer = sync.OnceValue(func() *regexp.Regexp {
 	return regexp.MustCompile("(?i)(?:" + strings.Join(patterns, ")|(?:") + ")")
 })
 
+// lostPeerWords finds the words without which lostPeer matches nothing.
+var lostPeerWords = sync.OnceValue(func() *finder {
+	var words [][]string
+	for _, row := range Rows() {
+		if row.PeerLost && row.Pattern != noLine {
+			words = append(words, literals(row.Pattern))
+		}
+	}
+	return newFinder(words)
+})
+
 // weakLostPeer matches words that programs also print about other connections
 // (data, logging). They count only in an exception of torch.distributed.
 var weakLostPeer = lazyRegexp("(?i)" + connectionClosed)

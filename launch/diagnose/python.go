@@ -1,6 +1,9 @@
 package diagnose
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
 // exception is one traceback of Python.
 type exception struct {
@@ -20,20 +23,49 @@ type exception struct {
 const maxMessageLines = 8
 
 var (
-	tracebackLine = lazyRegexp(`^Traceback \(most recent call last\):`)
-	nativeFrame   = lazyRegexp(`File "(?:<unknown>|[^"]*\.(?:c|cc|cpp|cxx|cu|h|hpp|rs|S|so[.0-9]*))", line \d+`)
-	frameLine     = lazyRegexp(`^\s+File ".*", line \d+(?:, in |$)`)
-	ignoredLine   = lazyRegexp(`^(?:Exception ignored (?:in|on)\b|Error in atexit\._run_exitfuncs)`)
-	chainLine     = lazyRegexp(`^(?:During handling of the above exception, another exception occurred|The above exception was the direct cause of the following exception):`)
-	classLine     = lazyRegexp(`^((?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*)(?::\s*(.*))?$`)
-	errorLine     = lazyRegexp(`^(?:[A-Za-z_]\w*\.)*[A-Za-z_]*(?:Error|Exception|Interrupt|Exit)\b`)
-	framePlace    = lazyRegexp(`File "([^"]+)", line (\d+)`)
-	libraryFile   = lazyRegexp(`site-packages|dist-packages|/lib(?:64)?/python\d|"<frozen |"<string>"`)
-	launcherFile  = lazyRegexp(`/bin/(?:torchrun|accelerate|deepspeed)"|torch/distributed/(?:run|launch)\.py"|torch/distributed/(?:launcher|elastic/(?:agent|rendezvous))/`)
+	nativeFrame  = lazyRegexp(`File "(?:<unknown>|[^"]*\.(?:c|cc|cpp|cxx|cu|h|hpp|rs|S|so[.0-9]*))", line \d+`)
+	frameLine    = lazyRegexp(`^File ".*", line \d+(?:, in |$)`)
+	classLine    = lazyRegexp(`^((?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*)(?::\s*(.*))?$`)
+	errorLine    = lazyRegexp(`^(?:[A-Za-z_]\w*\.)*[A-Za-z_]*(?:Error|Exception|Interrupt|Exit)\b`)
+	framePlace   = lazyRegexp(`File "([^"]+)", line (\d+)`)
+	libraryFile  = lazyRegexp(`site-packages|dist-packages|/lib(?:64)?/python\d|"<frozen |"<string>"`)
+	launcherFile = lazyRegexp(`/bin/(?:torchrun|accelerate|deepspeed)"|torch/distributed/(?:run|launch)\.py"|torch/distributed/(?:launcher|elastic/(?:agent|rendezvous))/`)
 	// messageEnd matches a line that is no part of a message before it.
 	messageEnd = anyOf(`^terminate called`, `^frame #\d+: `, `^Exception raised from `, `^\[[WEIF]\d* `,
 		`^\[rank\d+\]`, ` NCCL (?:INFO|WARN) `, `Warning: `)
 )
+
+// isTraceback reports whether a line begins a traceback.
+func isTraceback(line string) bool {
+	return strings.HasPrefix(line, "Traceback (most recent call last):")
+}
+
+// isChain reports whether a line announces the next traceback of a chain.
+func isChain(line string) bool {
+	return strings.HasPrefix(line, "During handling of the above exception, another exception occurred:") ||
+		strings.HasPrefix(line, "The above exception was the direct cause of the following exception:")
+}
+
+// isIgnored reports whether a line announces an exception that Python ignored.
+func isIgnored(line string) bool {
+	return strings.HasPrefix(line, "Exception ignored in") || strings.HasPrefix(line, "Exception ignored on") || strings.HasPrefix(line, "Error in atexit._run_exitfuncs")
+}
+
+// isFrame reports whether a line is the first line of a frame.
+func isFrame(line string) bool {
+	rest := strings.TrimLeft(line, " \t")
+	return len(rest) < len(line) && strings.HasPrefix(rest, `File "`) && frameLine().MatchString(rest)
+}
+
+// containsAny reports whether s has one of the texts. It spares an expression.
+func containsAny(s string, texts ...string) bool {
+	return slices.ContainsFunc(texts, func(t string) bool { return strings.Contains(s, t) })
+}
+
+// mayEndMessage reports whether messageEnd may match a line.
+func mayEndMessage(line string) bool {
+	return line[0] == '[' || containsAny(line, "terminate called", "frame #", "Exception raised from ", " NCCL ", "Warning: ")
+}
 
 // exceptions returns the tracebacks in lines, in their order, without those
 // that Python ignored. The beginning of the first may be cut off.
@@ -71,22 +103,22 @@ type tracer struct {
 // that ended before this line.
 func (t *tracer) readLine(line string) (done exception, ok bool) {
 	switch {
-	case chainLine().MatchString(line):
+	case isChain(line):
 		done, ok = t.end()
 		t.chained = true
-	case ignoredLine().MatchString(line):
+	case isIgnored(line):
 		done, ok = t.end()
 		t.ignored = true
-	case t.state == inFrames && tracebackLine().MatchString(line):
+	case t.state == inFrames && isTraceback(line):
 		t.nested++
-	case tracebackLine().MatchString(line), t.state != inFrames && frameLine().MatchString(line) && !nativeFrame().MatchString(line):
+	case isTraceback(line), t.state != inFrames && isFrame(line) && !nativeFrame().MatchString(line):
 		done, ok = t.end()
 		t.exception = exception{chained: t.chained && t.hasEnded}
 		t.chained, t.state = false, inFrames
 		if line[0] != 'T' {
 			t.exception.readFrame(line)
 		}
-	case t.state == inFrames && frameLine().MatchString(line):
+	case t.state == inFrames && isFrame(line):
 		t.exception.readFrame(line)
 	case t.state == inFrames && (line[0] == ' ' || line[0] == '\t'):
 		if strings.Trim(line, " ^~") != "" {
@@ -100,7 +132,7 @@ func (t *tracer) readLine(line string) (done exception, ok bool) {
 		t.nested--
 		t.exception = exception{file: e.file, script: e.script}
 		t.readClass(line)
-	case t.state == inMessage && (len(t.exception.message) == maxMessageLines || messageEnd().MatchString(line)):
+	case t.state == inMessage && (len(t.exception.message) == maxMessageLines || mayEndMessage(line) && messageEnd().MatchString(line)):
 		done, ok = t.end()
 	case t.state == inMessage:
 		t.exception.message = append(t.exception.message, line)
@@ -133,9 +165,9 @@ func (t *tracer) end() (done exception, ok bool) {
 func (e *exception) readFrame(line string) {
 	e.file, e.source = line, ""
 	switch {
-	case launcherFile().MatchString(line):
+	case containsAny(line, "/bin/", "torch/distributed/") && launcherFile().MatchString(line):
 		e.fromLauncher = true
-	case !libraryFile().MatchString(line):
+	case !containsAny(line, "-packages", "/lib", `"<`) || !libraryFile().MatchString(line):
 		e.script = line
 	}
 }
@@ -195,15 +227,11 @@ func firstOfChain(found []exception) exception {
 // lostPeer reports whether e was raised because a peer or the store was lost.
 func (e exception) lostPeer() bool {
 	text := e.class + ": " + strings.Join(e.message, "\n")
-	if workerFault().MatchString(text) {
-		return false
+	isLost := e.distributed() && weakLostPeer().MatchString(text)
+	if !isLost && lostPeerWords().first([]byte(text)) >= 0 {
+		isLost = slices.ContainsFunc(strings.Split(text, "\n"), lostPeer().MatchString)
 	}
-	for _, line := range strings.Split(text, "\n") {
-		if lostPeer().MatchString(line) {
-			return true
-		}
-	}
-	return e.distributed() && weakLostPeer().MatchString(text)
+	return isLost && !workerFault().MatchString(text)
 }
 
 var (

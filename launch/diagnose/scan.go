@@ -44,9 +44,9 @@ type Scanner struct {
 // current is the state of the scanner in the log that it reads.
 type current struct {
 	number        int64 // of the line, from 1
+	pieces        int64 // lines and parts between carriage returns that were read
 	now           stamp // the last time in the log
 	report        report
-	isDockerJSON  bool   // docker wrapped its lines in JSON
 	hasText       bool   // a line is not empty
 	lastLine      string // the last such line, if the log is the end of a worker's output
 	formatChecked bool   // the scanner knows whether it is text
@@ -173,25 +173,27 @@ func (s *Scanner) readBlock(p []byte) {
 // readFirstLine reads the first line of p and returns the line's length with its end. A
 // line ends with \n or, like those of progress bars, with \r.
 func (s *Scanner) readFirstLine(p []byte) int {
-	end := bytes.IndexByte(p, '\n')
-	ends := 0
-	if end >= 0 {
-		ends = 1
-	} else {
-		end = len(p)
+	end := 0
+	for end < len(p) && p[end] != '\n' && p[end] != '\r' {
+		end++
 	}
-	if cr := bytes.IndexByte(p[:end], '\r'); cr >= 0 && cr < end-1 {
-		s.readLine(p[:cr])
-		return cr + 1
-	}
+	s.pieces++
 	s.readLine(p[:end])
-	s.number += int64(ends)
-	return end + ends
+	if end+1 < len(p) && p[end] == '\r' && p[end+1] == '\n' {
+		end++
+	}
+	if end == len(p) {
+		return end
+	}
+	if p[end] == '\n' {
+		s.number++
+	}
+	return end + 1
 }
 
 // needsEveryLine reports whether the lines without a word of the finder matter, too.
 func (s *Scanner) needsEveryLine() bool {
-	return s.number <= learnLines || len(s.tracebacks) > 0 || len(s.followed) > 0 || s.report.isOpen || s.isDockerJSON
+	return s.pieces <= learnLines || len(s.tracebacks) > 0 || len(s.followed) > 0 || s.report.isOpen
 }
 
 // endLog ends the tracebacks that are open at the end of a log.

@@ -32,7 +32,7 @@ var (
 func (s *Scanner) readTraceback(l *line) {
 	t := s.tracebacks[l.stream]
 	if t == nil {
-		if !bytes.Contains(l.raw, traceStart) && !bytes.HasPrefix(bytes.TrimLeft(l.raw, " "), frameStart) && !ignoredLine().Match(l.raw) || len(s.tracebacks) >= maxTracked {
+		if !bytes.Contains(l.raw, traceStart) && !bytes.HasPrefix(bytes.TrimLeft(l.raw, " "), frameStart) && !isIgnored(string(l.raw[:min(len(l.raw), 40)])) || len(s.tracebacks) >= maxTracked {
 			return
 		}
 		t = &tracebackReader{firstLine: l.number, spawned: -1}
