@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/gorun/gorun/internal/environ"
 	"github.com/gorun/gorun/internal/smallfile"
@@ -60,15 +61,23 @@ type content struct {
 // prefix returns how the names of a run's files begin.
 func prefix(run string) string { return "secret-" + run[:16] + "-" }
 
+// leftAfter is the age at which a file with a key counts as left by a killed node: a job
+// removes its own when its nodes have joined.
+const leftAfter = 24 * time.Hour
+
 // write makes a new file with a key, which only its owner may read. It returns the
-// name. It removes what killed nodes of the same run have left.
+// name. It removes what killed nodes have left, but not the files of another job that
+// waits for its nodes, which may have the same run id.
 func (f folder) write(run, key string) (name string, err error) {
 	if err := os.MkdirAll(f.path, 0o700); err != nil {
 		return "", err
 	}
 	names, _ := smallfile.Names(f.path, 10_000)
 	for _, old := range names {
-		if fileName.MatchString(old) && strings.HasPrefix(old, prefix(run)) {
+		if !fileName.MatchString(old) {
+			continue
+		}
+		if info, err := os.Lstat(filepath.Join(f.path, old)); err == nil && time.Since(info.ModTime()) > leftAfter {
 			f.remove(old)
 		}
 	}

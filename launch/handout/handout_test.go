@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -208,13 +209,44 @@ func TestFileIsRemovedAndMadeAgain(t *testing.T) {
 	if got, err := newNode(t, "1.0", "", home, false).Ask(t.Context(), []string{at}, -1); err != nil || !sameKey(got, want) {
 		t.Errorf("later: %v, %v", got, err)
 	}
-	left := all[0][:len(all[0])-1] + "0"
-	if err := os.WriteFile(left, nil, 0o600); err != nil { // of a killed node
+}
+
+// TestFilesOfOtherJobs checks that a job with the same run id leaves the file of a job
+// that waits for its nodes, and removes what a node left that was killed long ago.
+func TestFilesOfOtherJobs(t *testing.T) {
+	f := folder{t.TempDir(), true}
+	run := hashRun("1.0")
+	names := []string{}
+	for range 3 {
+		name, err := f.write(run, randomText())
+		if err != nil {
+			t.Fatal(err)
+		}
+		names = append(names, name)
+	}
+	other := filepath.Join(f.path, "notes")
+	if err := os.WriteFile(other, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	makeSecret(t, newNode(t, "1.0", "", home, false))
-	if all := files(); len(all) != 1 || all[0] == left {
-		t.Errorf("files: %v", all)
+	old := time.Now().Add(-2 * leftAfter)
+	for _, path := range []string{filepath.Join(f.path, names[0]), other} {
+		if err := os.Chtimes(path, old, old); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := f.write(hashRun("2.0"), randomText()); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := f.read(names[0], run); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("the old file: %v", err)
+	}
+	for _, name := range names[1:] {
+		if _, err := f.read(name, run); err != nil {
+			t.Errorf("the file of another job: %v", err)
+		}
+	}
+	if _, err := os.Stat(other); err != nil {
+		t.Errorf("a file that gorun did not make: %v", err)
 	}
 }
 
