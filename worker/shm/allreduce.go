@@ -142,32 +142,28 @@ func (e *Engine) putSlices(w *collective.Work, chunk uint32) {
 	}
 }
 
-// reduceSlice reduces this rank's slice of a chunk into its result.
+// reduceSlice reduces this rank's slice of a chunk, into its result and its buffer.
 func (e *Engine) reduceSlice(w *collective.Work, chunk uint32) {
 	mine := e.slice(w.Dst, chunk, e.rank)
-	result := collective.Buffer{Type: mine.Type, Count: mine.Count, Data: e.peers[e.rank].results[chunk%2][:len(mine.Data)]}
+	result := e.peers[e.rank].results[chunk%2][:len(mine.Data)]
 	at := e.rank * sliceSize(len(e.peers))
 	for lo := 0; lo < len(mine.Data); lo += reduceBlock {
-		hi := min(len(mine.Data), lo+reduceBlock)
-		from := func(rank int) collective.Buffer {
+		d := cutBuffer(mine, lo, min(len(mine.Data), lo+reduceBlock))
+		e.reduceBlocks(w.Call.Op, collective.Buffer{Type: d.Type, Count: d.Count, Data: result[lo:][:len(d.Data)]}, func(rank int) []byte {
 			if rank == e.rank {
-				return cutBuffer(mine, lo, hi)
+				return d.Data
 			}
-			return cutBuffer(collective.Buffer{Type: mine.Type, Data: e.slot(rank, chunk)[at:][:len(mine.Data)]}, lo, hi)
-		}
-		d := cutBuffer(result, lo, hi)
-		collective.Combine(w.Call.Op, d, from(0), from(1))
-		for i := 2; i < len(e.peers); i++ {
-			collective.Combine(w.Call.Op, d, d, from(i))
-		}
-		collective.Finish(w.Call.Op, d, len(e.peers))
+			return e.slot(rank, chunk)[at+lo:][:len(d.Data)]
+		})
+		copy(d.Data, result[lo:])
 	}
 }
 
-// takeSlices copies all results of a chunk.
+// takeSlices copies the others' results of a chunk.
 func (e *Engine) takeSlices(w *collective.Work, chunk uint32) {
 	for i := range e.peers {
-		to := e.slice(w.Dst, chunk, i)
-		copy(to.Data, e.peers[i].results[chunk%2][:])
+		if i != e.rank {
+			copy(e.slice(w.Dst, chunk, i).Data, e.peers[i].results[chunk%2][:])
+		}
 	}
 }

@@ -165,26 +165,37 @@ func cutBuffer(b collective.Buffer, lo, hi int) collective.Buffer {
 	return collective.Buffer{Type: b.Type, Count: (hi - lo) / max(1, b.Type.Size()), Data: b.Data[lo:hi]}
 }
 
-// block is how many bytes are reduced at a time, so that the result stays in the cache
-// while the operands of further ranks are added.
+// reduceBlock is how many bytes are reduced at a time, so that the result stays in the
+// cache while the operands of further ranks are added.
 const reduceBlock = 8 << 10
 
-// reduce sets dst to the reduction of what all ranks have given, from the bytes at on.
+// reduce sets dst to the reduction of what all ranks have given, from the bytes at on. In
+// an all-reduce a rank has its own operand in dst too, where it is nearer.
 func (e *Engine) reduce(x *exchange, dst collective.Buffer, at int, step uint32) {
-	op := x.work.Call.Op
+	inPlace := x.work.Call.Kind == collective.KindAllReduce && e.rank < 2
 	for lo := 0; lo < len(dst.Data); lo += reduceBlock {
 		d := cutBuffer(dst, lo, min(len(dst.Data), lo+reduceBlock))
-		from := func(rank int) collective.Buffer {
-			return collective.Buffer{Type: d.Type, Count: d.Count, Data: e.area(x, rank, step)[at+lo:][:len(d.Data)]}
-		}
-		if len(e.peers) == 1 {
-			copy(d.Data, from(0).Data)
-		} else {
-			collective.Combine(op, d, from(0), from(1))
-		}
-		for i := 2; i < len(e.peers); i++ {
-			collective.Combine(op, d, d, from(i))
-		}
-		collective.Finish(op, d, len(e.peers))
+		e.reduceBlocks(x.work.Call.Op, d, func(rank int) []byte {
+			if inPlace && rank == e.rank {
+				return d.Data
+			}
+			return e.area(x, rank, step)[at+lo:][:len(d.Data)]
+		})
 	}
+}
+
+// reduceBlocks sets dst to the reduction of the ranks' operands, in the order of ranks.
+// dst may be the operand of rank 0 or 1.
+func (e *Engine) reduceBlocks(op collective.Op, dst collective.Buffer, of func(rank int) []byte) {
+	operand := collective.Buffer{Type: dst.Type, Count: dst.Count, Data: of(0)}
+	if len(e.peers) == 1 {
+		copy(dst.Data, operand.Data)
+	}
+	acc := operand
+	for i := 1; i < len(e.peers); i++ {
+		operand.Data = of(i)
+		collective.Combine(op, dst, acc, operand)
+		acc = dst
+	}
+	collective.Finish(op, dst, len(e.peers))
 }

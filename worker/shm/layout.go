@@ -11,7 +11,7 @@ import (
 const (
 	inLine     = 40        // bytes of what a rank gives that fit into its line
 	slotSize   = 256 << 10 // bytes of a slot
-	resultSize = 32 << 10  // bytes of a result
+	resultSize = 128 << 10 // bytes of a result
 )
 
 // line is what a rank says of its call, in one line of the cache.
