@@ -54,7 +54,8 @@ var errNoComm = errors.New("gorun: the communicator is nil: this rank is not a m
 
 // Comm returns the world's communicator. The first call announces this rank in the
 // store. It does not wait for the other ranks, because connections are made when they
-// are first needed. It waits for rank 0 only if the launcher gives no token. After a
+// are first needed. It waits for rank 0 only if the launcher gives no token,
+// and for the first rank of this node only if the launcher gives no board. After a
 // failure the error says why the communicator is broken; the next round has a new one.
 func (w *World) Comm(ctx context.Context) (*Comm, error) {
 	w.mu.Lock()
@@ -82,17 +83,22 @@ func (w *World) Comm(ctx context.Context) (*Comm, error) {
 		}
 		return nil, fmt.Errorf("gorun: rank %d cannot join the others: %w", w.set.Rank, err)
 	}
-	engine := collective.NewMessages(mesh.World(), w.set.Rank, w.set.Size)
+	if err := w.shareBoard(ctx, w.prefix()); err != nil {
+		mesh.Close()
+		return nil, fmt.Errorf("gorun: rank %d cannot learn whether its node shares memory: %w", w.set.Rank, err)
+	}
 	w.links.mesh = mesh
-	w.links.comm = &Comm{w: w, g: collective.New(engine, w.set.Rank, w.set.Size, collective.Options{Positions: w.positions})}
+	w.links.engine = w.newEngine(mesh)
+	w.links.comm = &Comm{w: w, g: collective.New(w.links.engine, w.set.Rank, w.set.Size, collective.Options{Positions: w.positions})}
 	w.links.unwatch = context.AfterFunc(w.ctx, func() { mesh.Break(context.Cause(w.ctx)) })
 	return w.links.comm, nil
 }
 
 // links is what connects a world to its other ranks.
 type links struct {
-	mesh *tcp.Mesh // nil in a world of one
-	comm *Comm
+	mesh   *tcp.Mesh         // nil in a world of one
+	engine collective.Engine // likewise
+	comm   *Comm
 	// unwatch stops the watch of the world's context. The end of that context breaks mesh.
 	unwatch func() bool
 }
@@ -126,10 +132,7 @@ func (w *World) mesh(ctx context.Context) (*tcp.Mesh, error) {
 		return nil, fmt.Errorf("%w (gorun and torchrun serve it at MASTER_ADDR:MASTER_PORT)", err)
 	}
 	defer c.Close()
-	d := directory{
-		addr:   w.set.Store,
-		prefix: w.prefix(),
-	}
+	d := directory{addr: w.set.Store, prefix: w.prefix()}
 	cfg := tcp.Config{Rank: w.set.Rank, Size: w.set.Size, Token: w.set.Token, Host: w.set.NodeAddr, Directory: d}
 	if cfg.Token == "" {
 		if cfg.Token, err = d.token(ctx, c, w.set.Rank); err != nil {

@@ -88,3 +88,29 @@ type Position struct {
 	Arrived bool   // the rank has come to the call that was asked for, or is past it
 	Caller  string // file:line that made Call, "" if unknown
 }
+
+// Below is an engine as the part of another one that passes on what it does not do itself,
+// positions included.
+type Below struct{ Engine }
+
+// Enter is described at Positions.
+func (b Below) Enter(call *Call, peer int, send bool) {
+	if p, ok := b.Engine.(Positions); ok {
+		p.Enter(call, peer, send)
+	}
+}
+
+// Leave is described at Positions.
+func (b Below) Leave(call *Call, peer int) {
+	if p, ok := b.Engine.(Positions); ok {
+		p.Leave(call, peer)
+	}
+}
+
+// Others is described at Positions.
+func (b Below) Others(call *Call, peer int) []Position {
+	if p, ok := b.Engine.(Positions); ok {
+		return p.Others(call, peer)
+	}
+	return nil
+}

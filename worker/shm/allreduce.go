@@ -1,19 +1,18 @@
 package shm
 
 import (
-	"context"
 	"fmt"
 
 	"github.com/gorun/gorun/worker/collective"
 )
 
 // do carries out one collective.
-func (e *Engine) do(ctx context.Context, w *collective.Work) error {
+func (e *Engine) do(w *collective.Work) error {
 	e.calls++
 	if w.Call.Kind != collective.KindAllReduce || len(w.Dst.Data) <= inLine || len(e.peers) == 1 {
-		return e.exchange(ctx, w)
+		return e.exchange(w)
 	}
-	return e.allReduce(ctx, w)
+	return e.allReduce(w)
 }
 
 // oneShot is the number of bytes up to which each of n ranks reduces everything itself.
@@ -22,7 +21,7 @@ func oneShot(n int) int { return min(slotSize, max(8<<10, 512<<10/n)) }
 
 // allReduce carries out an all-reduce of more than a line. An operand in shared memory is
 // not put; if another rank's is not there, it is put after all.
-func (e *Engine) allReduce(ctx context.Context, w *collective.Work) error {
+func (e *Engine) allReduce(w *collective.Work) error {
 	x := e.plan(w)
 	pipelined := len(w.Dst.Data) > oneShot(len(e.peers))
 	place := uint64(0)
@@ -31,7 +30,7 @@ func (e *Engine) allReduce(ctx context.Context, w *collective.Work) error {
 	} else {
 		e.putFirst(&x, pipelined)
 	}
-	if err := e.begin(ctx, &w.Call, place); err != nil {
+	if err := e.begin(&w.Call, place); err != nil {
 		return err
 	}
 	direct, mixed := true, false
@@ -43,18 +42,18 @@ func (e *Engine) allReduce(ctx context.Context, w *collective.Work) error {
 		}
 	}
 	if direct {
-		return e.reduceInPlace(ctx, w)
+		return e.reduceInPlace(w)
 	}
 	if mixed {
 		if place != 0 {
 			e.putFirst(&x, pipelined)
 		}
-		if err := e.step(ctx); err != nil {
+		if err := e.step(); err != nil {
 			return err
 		}
 	}
 	if pipelined {
-		return e.pipeline(ctx, w)
+		return e.pipeline(w)
 	}
 	e.take(&x, 0)
 	return nil
@@ -70,7 +69,7 @@ func (e *Engine) putFirst(x *exchange, pipelined bool) {
 
 // reduceInPlace reduces this rank's slice of the operands, which all lie in shared
 // memory, and writes the result to all of them.
-func (e *Engine) reduceInPlace(ctx context.Context, w *collective.Work) error {
+func (e *Engine) reduceInPlace(w *collective.Work) error {
 	n, size := len(e.peers), len(w.Dst.Data)
 	memory := e.node.board.Memory()
 	slice := roundUp((size+n-1)/n, 64)
@@ -94,12 +93,12 @@ func (e *Engine) reduceInPlace(ctx context.Context, w *collective.Work) error {
 			copy(operand(i, lo, to).Data, result.Data)
 		}
 	}
-	return e.step(ctx)
+	return e.step()
 }
 
 // pipeline carries out an all-reduce chunk by chunk. The first chunk has been put. A chunk
 // has a slice for each rank.
-func (e *Engine) pipeline(ctx context.Context, w *collective.Work) error {
+func (e *Engine) pipeline(w *collective.Work) error {
 	chunk := sliceSize(len(e.peers)) * len(e.peers)
 	chunks := uint32((len(w.Dst.Data) + chunk - 1) / chunk)
 	for s := uint32(1); s < chunks+2; s++ {
@@ -112,7 +111,7 @@ func (e *Engine) pipeline(ctx context.Context, w *collective.Work) error {
 		if s >= 2 {
 			e.takeSlices(w, s-2)
 		}
-		if err := e.step(ctx); err != nil {
+		if err := e.step(); err != nil {
 			return err
 		}
 	}

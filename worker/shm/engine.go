@@ -12,7 +12,7 @@ import (
 // Engine carries out the collectives of one communicator whose ranks are all on this
 // node. Messages between two ranks go to the engine below.
 type Engine struct {
-	collective.Engine // for messages between two ranks
+	collective.Below // for messages between two ranks
 
 	node  *Node
 	ranks []int // the local rank of each rank
@@ -35,7 +35,7 @@ type peer struct {
 // has no memory for another communicator, New returns below on all of them.
 func New(ctx context.Context, n *Node, comm uint64, ranks []int, below collective.Engine) (collective.Engine, error) {
 	e := &Engine{
-		Engine: below, node: n, ranks: ranks, rank: -1, peers: make([]peer, len(ranks)),
+		Below: collective.Below{Engine: below}, node: n, ranks: ranks, rank: -1, peers: make([]peer, len(ranks)),
 		waiter: n.board.Waiter(n.local, &n.directory(0).stop, nil),
 	}
 	for i, local := range ranks {
@@ -75,11 +75,12 @@ func (e *Engine) leave() {
 	}
 }
 
-// Do carries out one collective.
-func (e *Engine) Do(ctx context.Context, w *collective.Work) error {
+// Do carries out one collective. Only Break and an abort end it early, not its context: a
+// Group breaks the engine when that ends.
+func (e *Engine) Do(_ context.Context, w *collective.Work) error {
 	err := e.node.err()
 	if err == nil {
-		err = e.do(ctx, w)
+		err = e.do(w)
 	}
 	if err != nil {
 		return e.fail(err)
@@ -118,8 +119,15 @@ func (e *Engine) Break(why error) {
 	e.Engine.Break(why)
 }
 
-// Close ends the engine.
+// closed is the signature of a rank that has closed its communicator.
+const closed = 1
+
+// Close ends the engine. Ranks that wait for this one in a later call get an error.
 func (e *Engine) Close() error {
+	e.calls++
+	mine := e.line(e.rank)
+	mine.signature = closed
+	mine.word.Publish(e.calls)
 	e.leave()
 	return e.Engine.Close()
 }
@@ -133,7 +141,7 @@ func (e *Engine) slot(rank int, step uint32) *[slotSize]byte {
 }
 
 // begin says that this rank is in the call and waits until all are. data has been put.
-func (e *Engine) begin(ctx context.Context, c *collective.Call, extra uint64) error {
+func (e *Engine) begin(c *collective.Call, extra uint64) error {
 	mine := e.line(e.rank)
 	mine.signature = c.Signature()
 	mine.extra = extra
@@ -141,8 +149,11 @@ func (e *Engine) begin(ctx context.Context, c *collective.Call, extra uint64) er
 	mine.word.Publish(e.calls)
 	for i := range e.peers {
 		theirs := e.line(i)
-		if err := e.waiter.Await(ctx, &theirs.word, e.calls); err != nil {
+		if err := e.waiter.Await(context.Background(), &theirs.word, e.calls); err != nil {
 			return err
+		}
+		if theirs.signature == closed {
+			return &collective.PeerError{Rank: i, Err: errors.New("has closed its communicator")}
 		}
 		if theirs.signature != mine.signature {
 			return &collective.MismatchError{
@@ -155,11 +166,11 @@ func (e *Engine) begin(ctx context.Context, c *collective.Call, extra uint64) er
 }
 
 // step says that this rank has done one more step and waits until all have.
-func (e *Engine) step(ctx context.Context) error {
+func (e *Engine) step() error {
 	e.steps++
 	e.peers[e.rank].step.Publish(e.steps)
 	for i := range e.peers {
-		if err := e.waiter.Await(ctx, &e.peers[i].step, e.steps); err != nil {
+		if err := e.waiter.Await(context.Background(), &e.peers[i].step, e.steps); err != nil {
 			return err
 		}
 	}

@@ -1,7 +1,6 @@
 package shm
 
 import (
-	"context"
 	"slices"
 
 	"github.com/gorun/gorun/worker/collective"
@@ -58,10 +57,10 @@ func (e *Engine) plan(w *collective.Work) exchange {
 }
 
 // exchange carries out w.
-func (e *Engine) exchange(ctx context.Context, w *collective.Work) error {
+func (e *Engine) exchange(w *collective.Work) error {
 	x := e.plan(w)
 	e.put(&x, 0)
-	if err := e.begin(ctx, &w.Call, uint64(x.steps)); err != nil {
+	if err := e.begin(&w.Call, uint64(x.steps)); err != nil {
 		return err
 	}
 	if w.Call.Kind == collective.KindAllToAllV {
@@ -78,7 +77,7 @@ func (e *Engine) exchange(ctx context.Context, w *collective.Work) error {
 			e.put(&x, s+1)
 		}
 		e.take(&x, s)
-		if err := e.step(ctx); err != nil {
+		if err := e.step(); err != nil {
 			return err
 		}
 	}

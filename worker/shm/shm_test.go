@@ -398,60 +398,59 @@ func TestEachEndOfACall(t *testing.T) {
 	why := errors.New("out of patience")
 	for _, big := range []bool{false, true} {
 		for name, tc := range map[string]struct {
-			end  func(b *board.Board, other *Engine, cancel context.CancelCauseFunc)
+			end  func(b *board.Board, other *Engine, breakMine func(error))
 			want func(error) bool
 		}{
 			"abort": {
-				func(b *board.Board, _ *Engine, _ context.CancelCauseFunc) { b.Abort(contract.Cause{Text: "over"}) },
+				func(b *board.Board, _ *Engine, _ func(error)) { b.Abort(contract.Cause{Text: "over"}) },
 				func(err error) bool { return errors.Is(err, board.ErrAborted) },
 			},
 			"break": {
-				func(_ *board.Board, e *Engine, _ context.CancelCauseFunc) { e.Break(why) },
+				func(_ *board.Board, e *Engine, _ func(error)) { e.Break(why) },
 				func(err error) bool {
 					var p *collective.PeerError
 					return errors.As(err, &p) && p.Rank == 1 && err.Error() == "rank 1 gave up: out of patience"
 				},
 			},
-			"context": {
-				func(_ *board.Board, _ *Engine, cancel context.CancelCauseFunc) { cancel(why) },
-				func(err error) bool { return errors.Is(err, why) },
+			"own break": { // as a Group does when a call's context ends
+				func(_ *board.Board, _ *Engine, breakMine func(error)) { breakMine(why) },
+				func(err error) bool { return err == why },
+			},
+			"close": {
+				func(_ *board.Board, e *Engine, _ func(error)) { _ = e.Close() },
+				func(err error) bool { return err.Error() == "rank 1 has closed its communicator" },
 			},
 		} {
+			if big && name == "close" { // no rank closes inside a call
+				continue
+			}
 			t.Run(fmt.Sprintf("%s/big=%v", name, big), func(t *testing.T) {
 				b := newBoard(t, 2, perRank)
-				inside := make(chan struct{})
-				ended := make(chan error, 1)
-				errs := world(t, b, func(ctx context.Context, _ *Node, e *Engine) error {
-					ctx, cancel := context.WithCancelCause(ctx)
-					defer cancel(nil)
+				engines, ended := make(chan *Engine, 1), make(chan error, 1)
+				errs := world(t, b, func(_ context.Context, _ *Node, e *Engine) error {
 					count := 2
 					if big {
 						count = 1 << 20
 					}
 					w := collective.Work{Call: collective.Call{Kind: collective.KindAllReduce, Op: collective.Sum, Type: collective.Int64, Count: uint64(count)}, Dst: collective.Of(make([]int64, count))}
 					if e.rank == 0 {
-						if name == "context" {
-							go func() { <-inside; tc.end(b, e, cancel) }()
-						}
-						err := e.Do(ctx, &w)
+						engines <- e
+						err := e.Do(context.Background(), &w)
 						ended <- err
 						return err
 					}
 					if big { // enters, and goes no further than the first step
 						e.calls++
 						e.putSlices(&w, 0)
-						if err := e.begin(ctx, &w.Call, 0); err != nil {
+						if err := e.begin(&w.Call, 0); err != nil {
 							return err
 						}
 					}
-					close(inside)
-					if name != "context" {
-						tc.end(b, e, cancel)
-					}
+					tc.end(b, e, (<-engines).Break)
 					<-ended
 					return nil
 				})
-				if !tc.want(errs[0]) || errs[1] != nil {
+				if errs[0] == nil || !tc.want(errs[0]) || errs[1] != nil {
 					t.Errorf("got %v and %v", errs[0], errs[1])
 				}
 			})
@@ -471,7 +470,7 @@ func TestDamagedOffset(t *testing.T) {
 			return e.Do(ctx, &w)
 		}
 		e.calls++
-		if err := e.begin(ctx, &w.Call, 1<<63); err != nil {
+		if err := e.begin(&w.Call, 1<<63); err != nil {
 			return err
 		}
 		return nil

@@ -1,0 +1,123 @@
+package worker
+
+import (
+	"errors"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/gorun/gorun/worker/shm"
+)
+
+// node runs f as every rank of a world whose ranks are all on this node and have no
+// agent, so that they make a board of their own. lonely has a board that no other has.
+func node(t *testing.T, size, lonely int, f func(w *World, c *Comm) error) []error {
+	t.Helper()
+	addr := serveStore(t)
+	errs := make([]error, size)
+	var wg sync.WaitGroup
+	for r := range size {
+		wg.Go(func() {
+			w := start(t, Settings{Rank: r, Size: size, LocalRank: r, LocalSize: size, Store: addr, Token: "t"})
+			if r == lonely {
+				b, _ := makeBoard(size)
+				w.joinBoard(b)
+			}
+			c, err := w.Comm(t.Context())
+			if err == nil {
+				err = f(w, c)
+			}
+			errs[r] = err
+		})
+	}
+	wg.Wait()
+	return errs
+}
+
+// sharesMemory reports whether collectives of the world's communicator go through memory.
+func sharesMemory(w *World) bool {
+	e, ok := w.links.engine.(*engine)
+	if !ok {
+		return false
+	}
+	_, ok = e.chosen.(*shm.Engine)
+	return ok
+}
+
+// TestRanksOfOneNodeShareMemory goes through collectives, a Split and messages of ranks
+// that share a board, and of ranks of which one does not.
+func TestRanksOfOneNodeShareMemory(t *testing.T) {
+	for _, lonely := range []int{-1, 1} {
+		errs := node(t, 4, lonely, func(w *World, c *Comm) error {
+			if err := checkSums(t, c, w.Rank(), 4); err != nil {
+				return err
+			}
+			if sharesMemory(w) != (lonely < 0) {
+				return fmt.Errorf("shares memory: %v", sharesMemory(w))
+			}
+			sub, err := c.Split(t.Context(), w.Rank()%2, -w.Rank())
+			if err != nil {
+				return err
+			}
+			got := []int64{int64(w.Rank())}
+			if err := AllReduce(t.Context(), sub, got, Sum); err != nil {
+				return err
+			}
+			if want := int64(2 + 2*(w.Rank()%2)); got[0] != want {
+				return fmt.Errorf("the sum of a part is %d, want %d", got[0], want)
+			}
+			next, before := (w.Rank()+1)%4, (w.Rank()+3)%4
+			out, in := []int64{int64(w.Rank())}, []int64{-1}
+			if err := SendRecv(t.Context(), c, out, next, in, before); err != nil {
+				return err
+			}
+			if in[0] != int64(before) {
+				return fmt.Errorf("got %d of rank %d", in[0], before)
+			}
+			return Barrier(t.Context(), c)
+		})
+		for r, err := range errs {
+			if err != nil {
+				t.Errorf("lonely %d, rank %d: %v", lonely, r, err)
+			}
+		}
+	}
+}
+
+func checkSums(t *testing.T, c *Comm, rank, size int) error {
+	for _, n := range []int{1, 100, 70_000, 300_000} {
+		buf := make([]float32, n)
+		for i := range buf {
+			buf[i] = float32(rank + i%10)
+		}
+		if err := AllReduce(t.Context(), c, buf, Sum); err != nil {
+			return err
+		}
+		for i, v := range buf {
+			if want := float32(size*(size-1)/2 + size*(i%10)); v != want {
+				return fmt.Errorf("element %d of %d is %v, want %v", i, n, v, want)
+			}
+		}
+	}
+	return nil
+}
+
+// TestFailureInSharedMemory checks that a rank that gives up ends the others' calls.
+func TestFailureInSharedMemory(t *testing.T) {
+	errs := node(t, 3, -1, func(w *World, c *Comm) error {
+		if err := Barrier(t.Context(), c); err != nil {
+			return err
+		}
+		if w.Rank() == 2 {
+			return Broadcast(t.Context(), c, []float64{1}, 0)
+		}
+		return AllReduce(t.Context(), c, []float64{1}, Sum)
+	})
+	for r, err := range errs {
+		var m *MismatchError
+		var p *PeerError
+		if !errors.As(err, &m) && !errors.As(err, &p) {
+			t.Errorf("rank %d: %v", r, err)
+		}
+	}
+}
