@@ -17,6 +17,7 @@ func (w *World) joinBoard(b *board.Board) {
 		return
 	}
 	w.board = b
+	w.callers.Number = func(place string) uint16 { return b.Site(w.set.LocalRank, place) }
 	b.Join(w.set.LocalRank, w.set.Rank, os.Getpid())
 }
 
@@ -78,7 +79,7 @@ func (p *positions) Enter(call *collective.Call, peer int, send bool) {
 	}
 	line.Enter(board.Call{
 		Kind: uint8(call.Kind), Type: uint8(call.Type), Op: uint8(call.Op), Waits: waits,
-		Site: p.w.board.Site(p.w.set.LocalRank, p.w.callers.Find().Text),
+		Site: p.w.callers.Find().Number,
 		Peer: other, Tag: call.Tag, Seq: call.Seq, Count: call.Count, Signature: call.Signature(),
 	})
 }

@@ -23,14 +23,17 @@ const maxKnown = 4096
 // Table remembers the callers of a program. The zero value is empty. Any goroutine may
 // use it.
 type Table struct {
+	// Number gives a place a number, once; nil: places have none.
+	Number func(place string) uint16
+
 	mu    sync.RWMutex
 	known map[[depth]uintptr]Place
 }
 
 // Place is a line of the program.
 type Place struct {
-	Text string // "train/main.go:88"; "": unknown
-	ID   int    // from 1, equal for equal keys only; 0: unknown
+	Text   string // "train/main.go:88"; "": unknown
+	Number uint16
 }
 
 // Find returns the place outside of the library from which this goroutine came into it.
@@ -45,6 +48,9 @@ func (t *Table) Find() Place {
 	}
 	var pcs [2 * depth]uintptr
 	p.Text = outside(pcs[:runtime.Callers(2, pcs[:])])
+	if t.Number != nil {
+		p.Number = t.Number(p.Text)
+	}
 	if key[0] == 0 { // no frame pointers here
 		return p
 	}
@@ -54,7 +60,6 @@ func (t *Table) Find() Place {
 		t.known = map[[depth]uintptr]Place{}
 	}
 	if len(t.known) < maxKnown {
-		p.ID = len(t.known) + 1
 		t.known[key] = p
 	}
 	return p
