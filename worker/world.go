@@ -25,6 +25,8 @@ type World struct {
 	opts    options
 	callers caller.Table // lines of the program that call
 
+	memory memory
+
 	mu       sync.Mutex
 	links    links
 	store    *Store
@@ -34,6 +36,7 @@ type World struct {
 // options of a World.
 type options struct {
 	deadline time.Duration // of each call; 0: none
+	separate bool          // true: shares no memory with other ranks
 }
 
 // Option changes how a World works.
@@ -43,6 +46,10 @@ type Option func(*options)
 // Without this option there is no deadline: ranks may compute for as long as they like
 // before they come to a call.
 func WithDeadline(d time.Duration) Option { return func(o *options) { o.deadline = d } }
+
+// WithoutSharedMemory makes this rank send messages to the ranks of its node too, and
+// through them all ranks: for measurements, and to find out whether memory is at fault.
+func WithoutSharedMemory() Option { return func(o *options) { o.separate = true } }
 
 // Init makes the World that the environment describes. It is Start with FromEnv.
 func Init(ctx context.Context, opts ...Option) (*World, error) {

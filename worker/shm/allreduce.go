@@ -25,7 +25,7 @@ func (e *Engine) allReduce(w *collective.Work) error {
 	x := e.plan(w)
 	pipelined := len(w.Dst.Data) > oneShot(len(e.peers))
 	place := uint64(0)
-	if at, ok := e.node.offset(w.Dst.Data); ok {
+	if at, ok := e.node.offset(w.Dst.Data); ok && at%8 == 0 {
 		place = uint64(at) + 1
 	} else {
 		e.putFirst(&x, pipelined)

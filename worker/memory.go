@@ -6,11 +6,77 @@ import (
 	"fmt"
 	"hash/fnv"
 	"sync"
+	"unsafe"
 
 	"github.com/gorun/gorun/worker/collective"
 	"github.com/gorun/gorun/worker/shm"
 	"github.com/gorun/gorun/worker/tcp"
 )
+
+// memory is this rank's view of the memory that its node shares.
+type memory struct {
+	once sync.Once
+	node *shm.Node // nil: there is none
+}
+
+// shared returns this rank's view of the memory that its node shares, nil if there is
+// none, or too little.
+func (w *World) shared() *shm.Node {
+	w.memory.once.Do(func() {
+		if w.board == nil || w.opts.separate {
+			return
+		}
+		if node, err := shm.NewNode(w.board, w.set.LocalRank); err == nil {
+			w.memory.node = node
+		}
+	})
+	return w.memory.node
+}
+
+// Alloc returns n zeros in memory that the ranks of this node share. An all-reduce of a
+// buffer that comes from Alloc on every rank copies nothing: each rank reduces its part
+// where the buffers are. Everything else about the slice is as usual, and it may be cut.
+// Where ranks share no memory it is a slice like any other.
+//
+// The memory is not garbage collected: it stays until Free, or until the process ends. A
+// rank has 256 MiB. The error says that they do not suffice.
+func Alloc[T Element](c *Comm, n int) ([]T, error) {
+	if c == nil {
+		return nil, errNoComm
+	}
+	if n < 0 {
+		return nil, fmt.Errorf("gorun: cannot allocate %d elements", n)
+	}
+	node := c.w.shared()
+	var zero T
+	if node == nil || n == 0 {
+		return make([]T, n), nil
+	}
+	if uint64(n) > 1<<62/uint64(unsafe.Sizeof(zero)) {
+		return nil, fmt.Errorf("gorun: cannot allocate %d elements", n)
+	}
+	b, err := node.Alloc(n * int(unsafe.Sizeof(zero)))
+	if err != nil {
+		return nil, fmt.Errorf("gorun: %w", err)
+	}
+	return unsafe.Slice((*T)(unsafe.Pointer(&b[0])), n), nil
+}
+
+// Free gives back memory that Alloc returned: the whole slice, or one that begins where it
+// began. No rank may use it any more, nor be in a call that does.
+func Free[T Element](c *Comm, buf []T) error {
+	if c == nil {
+		return errNoComm
+	}
+	node := c.w.shared()
+	if node == nil || cap(buf) == 0 {
+		return nil
+	}
+	if err := node.Free(unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(buf))), 1)); err != nil {
+		return fmt.Errorf("gorun: %w", err)
+	}
+	return nil
+}
 
 // engine is the engine of the world's communicator. Until the first collective it sends
 // messages only. Then the ranks tell each other which of them share a board, and all
@@ -77,13 +143,10 @@ func (e *engine) choose() {
 func (e *engine) shared() (collective.Engine, error) {
 	size := e.w.set.Size
 	var mine place
-	var node *shm.Node
-	if e.w.board != nil {
-		var err error
-		if node, err = shm.NewNode(e.w.board, e.w.set.LocalRank); err == nil {
-			mine = place{hash(e.w.boardID()), uint64(e.w.set.LocalRank)}
-			context.AfterFunc(e.mesh.Context(), func() { breakNode(node, e.mesh.Err()) })
-		}
+	node := e.w.shared()
+	if node != nil {
+		mine = place{hash(e.w.boardID()), uint64(e.w.set.LocalRank)}
+		context.AfterFunc(e.mesh.Context(), func() { breakNode(node, e.mesh.Err()) })
 	}
 	all := make([]uint64, size*len(mine))
 	work := collective.AllGather(collective.Of(all), collective.Of(mine[:]))
