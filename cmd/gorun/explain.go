@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/gorun/gorun/launch/diagnose"
 	"github.com/gorun/gorun/launch/flight"
@@ -18,8 +19,10 @@ import (
 
 // explainOptions are the options of gorun explain.
 type explainOptions struct {
-	logs []string // names of files; "-" is standard input
-	json bool
+	logs  []string // names of files; "-" is standard input
+	json  bool
+	since string // a time, as the user writes it
+	teach string // a log from which a new row is to be made
 }
 
 func newExplainCommand() *cobra.Command {
@@ -27,20 +30,16 @@ func newExplainCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "explain [flags] [LOG|DIR...|-]",
 		Short: "Say why a job failed, from what it printed",
-		Long: `Read the output of a failed job (of gorun, torchrun, srun, kubectl logs, docker
-compose; NCCL's log files; gzip is unpacked) and say which line is the root
-cause, which rank and host are to blame, what to do, and why the other errors
-are only consequences. Without LOG, or with -, standard input is read. Of a
-folder, all files are read.
-
-Dumps of PyTorch's flight recorder (TORCH_FR_DUMP_TEMP_FILE) say which rank did
-not call what the others wait for, and at which line each of them is.
+		Long: `Say which line of a failed job's output (of gorun, torchrun, srun, kubectl, docker
+compose, Ray; NCCL's files; dumps of PyTorch's flight recorder; gzip is unpacked)
+is the root cause, which rank and host to blame, what to do, and why the other
+errors are only consequences. - is standard input, DIR all files in it.
 
 The exit code is 0 when the logs could be read, whatever is in them, else 2.`,
 		Example: `  gorun explain job.log
   kubectl logs --prefix -l job=train --tail=-1 | gorun explain
   gorun explain --json logs/attempt_0/*/stderr.log
-  gorun explain logs                  # a folder: logs and dumps`,
+  gorun explain --since 2h logs`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if o.logs = args; len(args) == 0 {
 				o.logs = []string{"-"}
@@ -48,16 +47,32 @@ The exit code is 0 when the logs could be read, whatever is in them, else 2.`,
 			return runExplain(cmd.Context(), &o, streamsOf(cmd))
 		},
 	}
-	cmd.Flags().BoolVar(&o.json, "json", false, "print a list, the most probable cause first")
+	cmd.Flags().BoolVar(&o.json, "json", false, "print a list, with the lines that speak for each cause")
+	cmd.Flags().StringVar(&o.since, "since", "", "leave out older lines and files: 2h, 16:30, 2026-11-21")
+	cmd.Flags().StringVar(&o.teach, "teach", "", "print rows to complete for unknown errors of this log")
 	return cmd
 }
 
 // runExplain reads the logs and prints the findings.
 func runExplain(ctx context.Context, o *explainOptions, std streams) error {
+	if o.teach != "" {
+		return teach(ctx, o.teach, std)
+	}
 	e := explainer{scanner: diagnose.NewScanner(), std: std}
 	names, err := filesOf(o.logs)
 	if err != nil {
 		return usagef("%w", err)
+	}
+	if o.since != "" {
+		at, err := diagnose.ParseSince(o.since, time.Now())
+		if err != nil {
+			return usagef("--since: %w", err)
+		}
+		e.scanner.Since(at)
+		names = slices.DeleteFunc(names, func(name string) bool {
+			info, err := os.Stat(name)
+			return name != "-" && err == nil && info.Mode().IsRegular() && info.ModTime().Before(at)
+		})
 	}
 	for _, name := range slices.Compact(names) {
 		if err := e.read(ctx, name); err != nil {
@@ -82,6 +97,24 @@ func runExplain(ctx context.Context, o *explainOptions, std streams) error {
 	enc.SetEscapeHTML(false)
 	enc.SetIndent("", "  ")
 	return enc.Encode(append([]diagnose.Finding{}, findings...)) // [], not null
+}
+
+// teach prints the rows to complete for the unknown lines of a log.
+func teach(ctx context.Context, name string, std streams) error {
+	in := std.in
+	if name != "-" {
+		f, err := os.Open(name)
+		if err != nil {
+			return usagef("--teach: %w", err)
+		}
+		defer f.Close()
+		in = f
+	}
+	lessons, err := diagnose.Teach(ctx, in)
+	if err != nil {
+		return usagef("--teach: cannot read %s: %w", name, err)
+	}
+	return diagnose.WriteLessons(std.out, lessons)
 }
 
 // maxFiles bounds the files of a folder.

@@ -53,6 +53,12 @@ func TestExplainCommand(t *testing.T) {
 		{"", []string{"testdata/flight/dump_0", "--json"}, 0, `"rank": 1`},
 		{"", []string{broken}, 2, ""},
 		{"", []string{"--jason"}, 2, ""},
+		{"", []string{"--since", "yesterday", log}, 2, ""},
+		{"", []string{"--since", "1h", log}, 0, log + ":1: "},
+		{"", []string{"--since", "2100-01-01", log}, 0, "nothing found"},
+		{"", []string{"--teach", log}, 0, "no line looks like an error that gorun explain does not know\n"},
+		{"frob: cannot map window 17\n", []string{"--teach", "-"}, 0, "Pattern: `frob: cannot map window \\d+`,\n"},
+		{"", []string{"--teach", filepath.Join(dir, "none")}, 2, ""},
 		{"", []string{"--help"}, 0, "gorun explain [flags] [LOG|DIR...|-]"},
 	} {
 		code, out := explained(c.in, c.args...)

@@ -31,6 +31,7 @@ type event struct {
 	later       int  // lines of its stream that followed
 	ofOneWorker bool // the stream is one worker's
 	inTraceback bool // a traceback contains it
+	derived     bool // several lines show it together, or what is missing in them
 	handled     bool // the program or its launcher overcame it, as another line says
 }
 

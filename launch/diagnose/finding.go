@@ -43,12 +43,38 @@ type Finding struct {
 
 	Meaning string `json:"meaning"` // half a sentence
 	Fix     string `json:"fix"`
+
+	// Evidence are the lines that speak for the finding, the strongest first, at most
+	// 8.
+	Evidence []Evidence `json:"evidence,omitempty"`
 }
+
+// Evidence is a line, or several lines together, that speak for a finding.
+type Evidence struct {
+	Certainty Certainty `json:"certainty"`
+	File      string    `json:"file"`
+	Line      int64     `json:"line"`           // from 1; 0: none
+	Time      string    `json:"time,omitempty"` // of the log: month, day and clock
+	Rank      int       `json:"rank"`           // that wrote it; -1: unknown
+	Host      string    `json:"host,omitempty"`
+	PID       int       `json:"pid,omitempty"`
+	Text      string    `json:"text"`
+}
+
+// Certainty says how evidence shows what it shows.
+type Certainty string
+
+const (
+	Explicit Certainty = "explicit" // a program wrote it
+	Derived  Certainty = "derived"  // several lines show it, or what is missing in them
+	Handled  Certainty = "handled"  // a program wrote it, and went on
+)
 
 const (
 	// maxText and maxRanks bound a finding, in characters of its line and in ranks.
-	maxText  = 400
-	maxRanks = 64
+	maxText     = 400
+	maxRanks    = 64
+	maxEvidence = 8
 )
 
 // plainText returns a line as valid UTF-8 without control characters, with at most
@@ -106,5 +132,35 @@ func (s *Scanner) finding(h *hypothesis) Finding {
 		}
 	}
 	f.Ranks = f.Ranks[:min(len(f.Ranks), maxRanks)]
+	f.Evidence = s.evidence(h, e)
 	return f
+}
+
+// evidence returns the events of a hypothesis, the shown event first and the others in
+// their order.
+func (s *Scanner) evidence(h *hypothesis, shown *event) []Evidence {
+	events := slices.SortedStableFunc(slices.Values(h.events), func(a, b *event) int {
+		switch {
+		case a == shown:
+			return -1
+		case b == shown:
+			return 1
+		}
+		return order(a, b)
+	})
+	var all []Evidence
+	for _, e := range events[:min(len(events), maxEvidence)] {
+		v := Evidence{Certainty: Explicit, File: s.logs[e.log].Name, Line: e.number, Time: e.when.text(), Rank: e.rank, Host: e.host, PID: e.pid, Text: e.text}
+		switch {
+		case e.derived:
+			v.Certainty = Derived
+		case e.survived():
+			v.Certainty = Handled
+		}
+		if s.logs[e.log].isTail {
+			v.Line = 0
+		}
+		all = append(all, v)
+	}
+	return all
 }

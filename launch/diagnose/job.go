@@ -178,7 +178,7 @@ func (s *Scanner) recordGPU(l *line, key busKey, rank int) {
 		s.job.buses[key] = rank
 	case known && other != rank && s.job.sharedGPU == nil:
 		e := s.newEvent(s.matcher.byKey[rowSharedGPU], l)
-		e.class = Hint
+		e.class, e.derived = Hint, true
 		e.named = []int{min(other, rank), max(other, rank)}
 		s.job.sharedGPU = e
 	}

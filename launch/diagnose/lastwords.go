@@ -135,7 +135,7 @@ func (s *Scanner) hostIDEvent(all []*hypothesis) *event {
 			if other := hosts[e.named[1]]; other != "" && other != e.host {
 				both := *e
 				both.row = s.matcher.byKey[rowHostID]
-				both.class, both.host = both.row.Class, ""
+				both.class, both.host, both.derived = both.row.Class, "", true
 				both.text = other + " and " + e.host + ": " + e.text
 				return &both
 			}

@@ -71,6 +71,9 @@ func (s *Scanner) readText(p []byte, when stamp) {
 	if l.host == "" {
 		l.host = log.Host
 	}
+	if s.isTooOld(&l) {
+		return
+	}
 	s.classify(&l, hasWord)
 }
 

@@ -24,6 +24,7 @@ const (
 	rowNoFile            = "x62"  // a traceback of a missing or forbidden file
 	rowPeerExited        = "x63"  // a rank that ended well while others needed it
 	rowLastWords         = "x65"  // an exit code after a line of the log
+	rowUnknownWarning    = "z01"  // an NCCL WARN that no other row knows
 	rowTwoOnGPU          = "46"   // two ranks on one GPU, as NCCL says
 	rowHostID            = "x64"  // two hosts that NCCL takes for one
 	noLine               = `\b\B` // matches nothing
@@ -209,7 +210,7 @@ func lostRows() []Row {
 func catchAllRows() []Row {
 	return []Row{
 		{
-			Key: "z01", Checks: ids("X-NCCL"), Class: Hint, IfAlone: true, Catchable: true, Pattern: ` NCCL WARN \S`,
+			Key: rowUnknownWarning, Checks: ids("X-NCCL"), Class: Hint, IfAlone: true, Catchable: true, Pattern: ` NCCL WARN \S`,
 			Cause: "NCCL warned of something that gorun explain does not know", Fix: "read the line and those below it of the same process; NCCL_DEBUG=INFO shows what came before", Seen: "all", Source: "src/debug.cc",
 		},
 	}

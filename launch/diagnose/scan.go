@@ -30,6 +30,7 @@ const (
 type Scanner struct {
 	matcher *matcher
 	logs    []Log
+	since   stamp // lines before it do not count; unknown: all do
 
 	current
 	notText []string        // names of logs that are not text
@@ -193,7 +194,7 @@ func (s *Scanner) readFirstLine(p []byte) int {
 
 // needsEveryLine reports whether the lines without a word of the finder matter, too.
 func (s *Scanner) needsEveryLine() bool {
-	return s.pieces <= learnLines || len(s.tracebacks) > 0 || len(s.followed) > 0 || s.report.isOpen
+	return s.pieces <= learnLines || len(s.tracebacks) > 0 || len(s.followed) > 0 || s.report.isOpen || s.since.isKnown()
 }
 
 // endLog ends the tracebacks that are open at the end of a log.

@@ -179,7 +179,7 @@ func (s *Scanner) watchdogEvent(key string, ranks []int, text string) *event {
 	e := *s.job.firstTimeout
 	e.row = s.matcher.byKey[key]
 	e.class = e.row.Class
-	e.text, e.named, e.pid = text, ranks, 0
+	e.text, e.named, e.pid, e.derived = text, ranks, 0, true
 	e.host = ""
 	if len(ranks) > 0 {
 		e.rank = ranks[0]
