@@ -231,6 +231,11 @@ func (s *supervisor) stop(c rendezvous.Stop) {
 		if !ok { // the first stop posts Over
 			return
 		}
+		for _, w := range r.workers.Workers() {
+			if w.Stopped && w.Exit != nil && w.Exit.Signal == unix.SIGKILL {
+				s.console.Announce("%s", report.TorchKill(w.PID, cmp.Or(c.Signal, unix.SIGTERM)))
+			}
+		}
 		var err error
 		if over.Store, err = s.store.Next(&r.plan.World, r.plan.Group, s.node.Min != s.node.Max); err != nil {
 			over.Failures = append(over.Failures, r.workers.AgentFailure(err))

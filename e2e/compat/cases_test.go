@@ -255,6 +255,7 @@ func endCases() []testCase {
 		{name: "end/after another was done", args: "--nproc_per_node=2 probe.py exit=0@0 sleep=1@1 exit=4@1", code: 4},
 		{name: "end/the others end by themselves", args: "--nproc_per_node=2 probe.py trap=0@0 exit=3@1 sleep=60", code: 3},
 		{name: "end/the others have codes", args: "--nproc_per_node=2 probe.py trap=7@0 exit=3@1 sleep=60", code: 3},
+		{name: "end/the others do not end", args: "--nproc_per_node=2 probe.py ignore=15@0 exit=3@1 sleep=60", env: []string{"TORCH_ELASTIC_SHUTDOWN_TIMEOUT=1"}, code: 3},
 		{name: "end/with a child", args: "probe.py child=1 exit=3", code: 3},
 		{name: "end/module", args: "-m probe exit=3", code: 3},
 		{name: "end/no python", args: "--no_python ./probe.py exit=3", code: 3},

@@ -179,7 +179,7 @@ var (
 	workersLine  = regexp.MustCompile(`(?m)^.*probe: .*$`)
 	argparseLine = regexp.MustCompile(`error: (argument .*|the following arguments.*|unrecognized arguments: [^:\s]*|ambiguous option: .*)`)
 	// logLine matches what scripts search torchrun's log for.
-	logLine = regexp.MustCompile(`(?m)failed \(exitcode: .*$|Sending process \d+ closing signal \w+|Received \d+ death signal, shutting down workers|errors\.ChildFailedError:|Unable to shutdown process \d+ via .*$`)
+	logLine = regexp.MustCompile(`(?m)failed \(exitcode: .*$|Sending process \d+ closing signal \w+|Received \d+ death signal, shutting down workers|errors\.ChildFailedError:|Unable to shutdown process \d+ via`)
 )
 
 // pick returns the matches of a pattern, in order of their text.
@@ -331,6 +331,7 @@ var rewrites = []struct {
 	{regexp.MustCompile(`\b(process|PID) \d+`), "$1 PID"},
 	{regexp.MustCompile(`\d{4}-\d\d-\d\d_\d\d:\d\d:\d\d`), "TIME"},
 	{regexp.MustCompile(`("timestamp": ?"?)1[5-9]\d{8}`), "${1}NOW"},
+	{regexp.MustCompile(`(probe\.py\\?", line )\d+`), "${1}N"},
 	{regexp.MustCompile(`(?m)^(  host      : ).*$`), "${1}HOST"},
 	{regexp.MustCompile(`(?m)^[=-]{5,60}$`), "-----"}, // as long as the longest line, which has a host and pids
 }

@@ -36,3 +36,9 @@ func TorchLog(s Stop) []string {
 	}
 	return lines
 }
+
+// TorchKill returns the line that torchrun logs when a worker does not end by the signal
+// and gets SIGKILL.
+func TorchKill(pid int, sig syscall.Signal) string {
+	return fmt.Sprintf("Unable to shutdown process %d via %s, forcefully exiting via SIGKILL", pid, rendezvous.SignalName(sig))
+}

@@ -34,3 +34,9 @@ func TestTorchLog(t *testing.T) {
 		}
 	}
 }
+
+func TestTorchKill(t *testing.T) {
+	if got, want := TorchKill(7, syscall.SIGINT), "Unable to shutdown process 7 via SIGINT, forcefully exiting via SIGKILL"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}

@@ -158,7 +158,7 @@ func torchrunFlagRows() []Row {
 		},
 		{Name: "--master-addr", Parity: Worded, Text: "on one node an address that this machine does not have is ignored, with a line"},
 		{Name: "--master-port", Parity: More, Text: "where 29500 is only the default and is taken, the job gets another port; a port that was named and is taken is an error"},
-		{Name: "--local-addr", Parity: Same},
+		{Name: "--local-addr", Parity: Worded, Text: "a node whose endpoint is another of its addresses needs `--rdzv-conf is_host=1`"},
 		{Name: "--logs-specs", Parity: Worded, Text: "`default`; there are no plugins, and torchrun's error for another name is a line"},
 		{Name: "--numa-binding", Parity: More, Text: "without numactl; by the GPU that a worker has, whatever its local rank; PET_NUMA_BINDING and GORUN_NUMA_BINDING count"},
 		{Name: "--signals-to-handle", Parity: Same},

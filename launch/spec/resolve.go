@@ -28,6 +28,9 @@ func (r Raw) Resolve(lookup Lookup) (Spec, error) {
 		s.note("--report %s is ignored: no job is started", s.ReportFile)
 		s.ReportFile = ""
 	}
+	if v := in.get("role"); v.given && v.text == "" {
+		s.note("%s is empty: the role is %q", v.from, s.Role)
+	}
 	s.MaxRestarts, _ = in.number("max_restarts", 0, 0)
 	in.nproc(&s)
 	in.devices(&s)

@@ -95,6 +95,10 @@ def trap(code):
         signal.signal(s, lambda *_: exit(code))
 
 
+def ignore(number):
+    signal.signal(int(number), signal.SIG_IGN)
+
+
 def child(seconds):
     """Starts a process that is to end with the worker."""
     if os.fork() == 0:
@@ -113,7 +117,7 @@ def meet(_=None):
         time.sleep(0.01)
 
 
-EARLY = {f.__name__: f for f in (say, err, trap, child, bytes, file)}
+EARLY = {f.__name__: f for f in (say, err, trap, ignore, child, bytes, file)}
 LATE = {f.__name__: f for f in (meet, exit, leave, kill, killall, fail, record, write, sleep)}
 
 
