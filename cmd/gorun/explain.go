@@ -30,10 +30,11 @@ func newExplainCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "explain [flags] [LOG|DIR...|-]",
 		Short: "Say why a job failed, from what it printed",
-		Long: `Say which line of a failed job's output (of gorun, torchrun, srun, kubectl, docker
-compose, Ray; NCCL's files; dumps of PyTorch's flight recorder; gzip is unpacked)
-is the root cause, which rank and host to blame, what to do, and why the other
-errors are only consequences. - is standard input, DIR all files in it.
+		Long: `Say which line of a failed job's output (of gorun, torchrun, srun, kubectl,
+docker compose, Ray; NCCL's files; dumps of PyTorch's flight recorder; gzip is
+unpacked) is the root cause, which rank and host to blame, what to do, and why
+the other errors are only consequences. Of a folder all files are read. Without
+LOG, or with -, standard input is read.
 
 The exit code is 0 when the logs could be read, whatever is in them, else 2.`,
 		Example: `  gorun explain job.log
