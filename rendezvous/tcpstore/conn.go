@@ -29,7 +29,7 @@ type conn struct {
 func newConn(nc net.Conn, s *store, o Options) *conn {
 	c := &conn{store: s, since: time.Now()}
 	c.in.init(nc, &s.budget, o.FrameTimeout)
-	c.out = output{conn: nc, timeout: o.WriteTimeout}
+	c.out = output{conn: nc, socket: socketOf(nc), timeout: o.WriteTimeout}
 	// A deadline in the past ends a read that blocks. start and source.Read can
 	// distinguish it from a frame's deadline.
 	c.wake = func() { _ = nc.SetReadDeadline(time.Unix(1, 0)) }

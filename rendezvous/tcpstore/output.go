@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"os"
+	"syscall"
 	"time"
 )
 
@@ -17,10 +18,31 @@ const (
 // output writes the replies of one connection. It keeps the first error, and
 // flush returns it.
 type output struct {
-	conn    net.Conn
-	timeout time.Duration
-	buf     []byte
-	err     error
+	conn     net.Conn
+	socket   syscall.RawConn // of conn; nil: it is no TCP connection
+	timeout  time.Duration
+	deadline bool // conn has a write deadline
+	buf      []byte
+	err      error
+}
+
+// socketOf returns the socket below a connection, nil if that is no TCP connection. The
+// wrappers of connections that come here change nothing that is written.
+func socketOf(c net.Conn) syscall.RawConn {
+	for {
+		if tcp, ok := c.(*net.TCPConn); ok {
+			socket, err := tcp.SyscallConn()
+			if err != nil {
+				return nil
+			}
+			return socket
+		}
+		wrapped, ok := c.(interface{ NetConn() net.Conn })
+		if !ok {
+			return nil
+		}
+		c = wrapped.NetConn()
+	}
 }
 
 func (o *output) byte(v byte) { o.buf = append(o.buf, v) }
@@ -51,6 +73,7 @@ func (o *output) raw(v []byte) { o.buf = append(o.buf, v...) }
 func (o *output) write(p []byte) {
 	for len(p) > 0 && o.err == nil {
 		n := min(len(p), outputChunk)
+		o.deadline = true
 		if o.err = o.conn.SetWriteDeadline(time.Now().Add(o.timeout)); o.err == nil {
 			_, o.err = o.conn.Write(p[:n])
 		}
@@ -61,17 +84,31 @@ func (o *output) write(p []byte) {
 	}
 }
 
+// writeNow writes what the socket takes at once and returns the number of bytes. That is
+// nearly always all of a reply, and costs no timer. A later write finds an error again.
+func (o *output) writeNow(p []byte) (n int) {
+	if o.socket == nil {
+		return 0
+	}
+	_ = o.socket.Write(func(fd uintptr) bool {
+		n, _ = syscall.Write(int(fd), p)
+		return true
+	})
+	return max(n, 0)
+}
+
 // flush sends the rest of a reply and leaves no timer behind.
 func (o *output) flush() error {
 	if len(o.buf) == 0 || o.err != nil {
 		return o.err
 	}
-	o.write(o.buf)
+	o.write(o.buf[o.writeNow(o.buf):])
 	o.buf = o.buf[:0]
 	if cap(o.buf) > outputKeep {
 		o.buf = nil
 	}
-	if o.err == nil {
+	if o.err == nil && o.deadline {
+		o.deadline = false
 		o.err = o.conn.SetWriteDeadline(time.Time{})
 	}
 	return o.err

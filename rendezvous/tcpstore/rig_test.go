@@ -12,7 +12,7 @@ import (
 )
 
 // patience bounds every wait of the tests for something that must happen.
-const patience = 20 * time.Second
+const patience = time.Minute
 
 // start serves a fresh store on 127.0.0.1 until the test ends.
 func start(t testing.TB, o Options) (*Server, string) {

@@ -3,6 +3,7 @@ package tcpstore
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -157,6 +158,67 @@ func TestTorchClients(t *testing.T) {
 				t.Errorf("init/ is %q", got)
 			}
 		})
+	}
+}
+
+const torchThousand = `
+import os, resource, threading
+from datetime import timedelta
+import torch.distributed as dist
+hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+threading.stack_size(256 * 1024)
+n, failures, hour = int(os.environ["CLIENTS"]), [], timedelta(hours=1)
+
+def client(i):
+    try:
+        s = dist.TCPStore(os.environ["ADDR"], int(os.environ["PORT"]), n, False, hour, wait_for_workers=False)
+        s.set("k%d" % i, "value %d" % i)
+        s.add("came", 1)
+        s.wait(["go"], hour)
+        other = (i + 1) % n
+        assert s.get("k%d" % other) == b"value %d" % other
+        assert s.add("came", 0) == n
+    except Exception as e:
+        failures.append((i, e))
+
+threads = [threading.Thread(target=client, args=(i,)) for i in range(n)]
+for t in threads:
+    t.start()
+for t in threads:
+    t.join()
+assert not failures, failures[:3]
+print("ok")
+`
+
+// TestTorchThousandClients checks that a thousand of torch's clients meet: all wait at
+// once, and one set ends the waits.
+func TestTorchThousandClients(t *testing.T) {
+	python, version := torchPython(t)
+	t.Logf("torch %s", version)
+	clients := 1000
+	if testing.Short() {
+		clients = 100
+	}
+	s, addr := start(t, Options{})
+	host, port, _ := net.SplitHostPort(addr)
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		runTorch(t, python, torchThousand, fmt.Sprint("CLIENTS=", clients), "ADDR="+host, "PORT="+port)
+	})
+	awaitWaiting(t, s, clients)
+	prefix := "" // of torch's keys; versions differ
+	s.store.mu.Lock()
+	for key, value := range s.store.values {
+		if before, found := strings.CutSuffix(key, "came"); found && string(value) == fmt.Sprint(clients) {
+			prefix = before
+		}
+	}
+	s.store.mu.Unlock()
+	dialModern(t, addr).call(append(frame(1, prefix+"go", "now"), frame(3, prefix+"go")...), encode("now"))
+	wg.Wait()
+	if st := s.Stats(); st.Rejected != 0 || st.Waiting != 0 {
+		t.Errorf("%+v", st)
 	}
 }
 
