@@ -41,8 +41,10 @@ def remapped(field):
 
 
 def links(index):
+    """The NVLinks that are up, and all; None where there is none."""
     text = smi("nvlink", "-s", "-i", str(index))
-    return len(re.findall(r"Link \d+: [\d.]+ GB/s", text)), len(re.findall(r"Link \d+:", text))
+    up, total = len(re.findall(r"Link \d+: [\d.]+ GB/s", text)), len(re.findall(r"Link \d+:", text))
+    return (up, total) if total else None
 
 
 def local(path):
@@ -114,9 +116,8 @@ def main():
             same(what, f.get(ours), None if unknown(value) else value not in ("0", "No"))
         clocks = smi_of("clocks_event_reasons.active")
         same("slowed", len(f.get("slowed") or []), None if unknown(clocks) else sum(int(clocks, 16) & bit > 0 for bit in SLOWED))
-        up, all_links = links(g["index"])
         ours = f.get("nvlinks")
-        same("NVLinks up, of", None if ours is None else (sum(ours), len(ours)), (up, all_links))
+        same("NVLinks up, of", None if ours is None else (sum(ours), len(ours)), links(g["index"]))
         state = smi_of("fabric.state")
         same("fabric", f.get("fabric"), None if unknown(state) else {"not supported": "unsupported"}.get(state.lower(), state.lower()))
         node = local(f"/sys/bus/pci/devices/{g.get('pci')}/numa_node")
