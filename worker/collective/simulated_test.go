@@ -63,12 +63,19 @@ type simulatedRank struct {
 
 // alive counts an operation and returns why the rank can do nothing any more; n.mu is held.
 func (t *simulatedRank) alive() error {
-	if t.me == t.n.victim && t.n.left >= 0 {
+	if t.me == t.n.victim && t.n.left > 0 {
+		t.n.left--
 		if t.n.left == 0 {
 			t.n.break_(&collective.PeerError{Rank: t.me, Err: errors.New("is gone")})
-			return errKilled
 		}
-		t.n.left--
+	}
+	return t.end()
+}
+
+// end returns why the rank has ended; n.mu is held.
+func (t *simulatedRank) end() error {
+	if t.me == t.n.victim && t.n.left == 0 {
+		return errKilled
 	}
 	return t.n.broken
 }
@@ -99,7 +106,7 @@ func (t *simulatedRank) Get(from int, call *collective.Call, into []byte) error 
 	err := t.alive()
 	for err == nil && len(t.n.queues[k]) == 0 {
 		t.n.changed.Wait()
-		err = t.n.broken
+		err = t.end()
 	}
 	if err != nil {
 		return err
@@ -151,8 +158,8 @@ func (t *simulatedRank) Wait(_ context.Context, m *collective.Message) error {
 			delete(t.n.posted, k)
 			return t.fill(p, &m.Call, m.Peer, m.Buf.Data)
 		}
-		if t.n.broken != nil {
-			return t.n.broken
+		if err := t.end(); err != nil {
+			return err
 		}
 		t.n.changed.Wait()
 	}
