@@ -22,6 +22,7 @@ import (
 	"github.com/gorun/gorun/launch/gpuwatch"
 	"github.com/gorun/gorun/launch/logs"
 	"github.com/gorun/gorun/launch/meet"
+	"github.com/gorun/gorun/launch/numa"
 	"github.com/gorun/gorun/launch/place"
 	"github.com/gorun/gorun/launch/process"
 	"github.com/gorun/gorun/launch/program"
@@ -85,8 +86,7 @@ func (s *supervisor) plan(c rendezvous.Start, prog program.Program, env envprop.
 
 // start starts the workers of a plan and watches them.
 func (s *supervisor) start(ctx context.Context, p *workers.Plan) {
-	m := p.Member()
-	s.socket.Begin(board.Round{Number: p.World.Round, FirstRank: m.FirstRank, Ranks: m.Workers, Spin: p.Places.Separates()})
+	s.socket.Begin(s.boardRound(p))
 	if s.gpus == nil {
 		s.gpus = s.newWatcher()
 	}
@@ -110,6 +110,16 @@ func (s *supervisor) start(ctx context.Context, p *workers.Plan) {
 		expected := s.arrivals(r)
 		s.wg.Go(func() { expected.Watch(watching, s.note) })
 	}
+}
+
+// boardRound describes a round to the board of this node.
+func (s *supervisor) boardRound(p *workers.Plan) board.Round {
+	m := p.Member()
+	r := board.Round{Number: p.World.Round, FirstRank: m.FirstRank, Ranks: m.Workers, Spin: p.Places.Separates()}
+	if s.tasks == nil && s.placement.Divides(p.Places) {
+		r.Divide = func() []numa.Set { return place.Divide(os.DirFS("/"), m.Workers) }
+	}
+	return r
 }
 
 // timerFile returns the path of the pipe for torch's file timers, or "" if the user asks

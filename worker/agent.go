@@ -15,6 +15,7 @@ import (
 
 	"github.com/gorun/gorun/worker/board"
 	"github.com/gorun/gorun/worker/contract"
+	"github.com/gorun/gorun/worker/internal/affinity"
 )
 
 const (
@@ -63,7 +64,9 @@ func dialAgent(ctx context.Context, path string, rank, round int) (*agent, error
 	case f.Type != contract.TypeWelcome:
 		err = fmt.Errorf("it answered with %q instead of a welcome", f.Type)
 	default:
-		a.board = in.takeBoard(f.Board)
+		if a.board = in.takeBoard(f.Board); a.board != nil && affinity.Bind(f.CPUs) {
+			a.board.SpinLong()
+		}
 		return a, nil
 	}
 	conn.Close()

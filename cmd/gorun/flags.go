@@ -126,7 +126,7 @@ func jobFlags() []flagGroup {
 			{name: "map", arg: "gpu=0,2,1,3", usage: "the GPUs of local rank 0, 1, ..., as positions among the visible ones", list: true, values: []string{"gpu="}},
 			{name: "oversubscribe-gpus", usage: "workers may share GPUs"},
 			{name: "virtual-local-rank", usage: "every worker is local rank 0 and sees one GPU"},
-			{name: "numa-binding", arg: "MODE", usage: "bind workers to CPUs and memory next to their GPUs: node, socket, exclusive or core-complex", values: []string{"node", "socket", "exclusive", "core-complex"}},
+			{name: "numa-binding", arg: "MODE", usage: "bind workers to CPUs and memory next to their GPUs: node, socket, exclusive, core-complex or none", values: []string{"node", "socket", "exclusive", "core-complex", "none"}},
 			{name: "on-gpu-error", arg: "abort|warn", usage: "what a critical error of a worker's GPU does (default abort)"},
 			{name: "gpu-release-timeout", arg: "SECONDS", usage: "how long a stop waits until the workers' GPUs are free; 0: not at all (default 50)"},
 		}},

@@ -8,9 +8,11 @@ package board
 
 import (
 	"context"
+	"net"
 	"sync"
 	"time"
 
+	"github.com/gorun/gorun/launch/numa"
 	"github.com/gorun/gorun/worker/board"
 	"github.com/gorun/gorun/worker/contract"
 )
@@ -28,6 +30,8 @@ type Node struct {
 	board  *board.Board // nil: no worker has asked for it
 	cause  *contract.Cause
 	since  map[callKey]time.Time // when the open calls were first seen
+	cpus   []numa.Set            // CPUs of each worker; nil: they are not divided
+	claim  net.Listener          // of these CPUs
 }
 
 // NewNode returns a node before its first round.
@@ -38,7 +42,10 @@ type Round struct {
 	Number    int
 	FirstRank int  // rank of this node's first worker
 	Ranks     int  // workers of this node
-	Spin      bool // each worker has CPUs of its own
+	Spin      bool // each worker is bound to CPUs of its own
+	// Divide returns CPUs for each worker, so that none waits for another on the same CPU;
+	// nil: the workers are not to have CPUs of their own.
+	Divide func() []numa.Set
 }
 
 // Begin starts a round. The board of the last round goes.
@@ -59,13 +66,32 @@ func (n *Node) Close() {
 
 func (n *Node) drop() {
 	_ = n.board.Close() // nothing depends on it any more
-	n.board, n.since = nil, nil
+	n.board, n.since, n.cpus = nil, nil, nil
+	if n.claim != nil {
+		n.claim.Close()
+		n.claim = nil
+	}
 }
 
-// Hand calls send with the descriptor of the round's board. It returns false if there is
-// none: another round runs, or the system has no such memory. The workers then talk over
+// divide divides the CPUs among the round's workers. The lock is held.
+func (n *Node) divide() {
+	if n.round.Divide == nil || n.round.Spin {
+		return
+	}
+	sets := n.round.Divide()
+	if len(sets) != n.round.Ranks {
+		return
+	}
+	if n.claim = claimCPUs(sets); n.claim != nil {
+		n.cpus = sets
+	}
+}
+
+// Hand calls send with the descriptor of the round's board and with the CPUs that a rank
+// of the world may use as its own, if there are such. Hand returns false if there is no
+// board: another round runs, or the system has no such memory. The workers then talk over
 // TCP.
-func (n *Node) Hand(round int, send func(fd int)) bool {
+func (n *Node) Hand(round, rank int, send func(fd int, cpus []int)) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.round.Ranks == 0 || n.round.Number != round || n.failed {
@@ -80,12 +106,17 @@ func (n *Node) Hand(round int, send func(fd int)) bool {
 		if n.board = b; n.cause != nil {
 			b.Abort(*n.cause)
 		}
+		n.divide()
 		select {
 		case n.made <- struct{}{}:
 		default:
 		}
 	}
-	send(int(n.board.File().Fd()))
+	var cpus []int
+	if local := rank - n.round.FirstRank; local >= 0 && local < len(n.cpus) {
+		cpus = n.cpus[local]
+	}
+	send(int(n.board.File().Fd()), cpus)
 	return true
 }
 

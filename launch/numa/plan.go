@@ -22,7 +22,7 @@ func ParseMode(text string) (Mode, error) {
 	case ByNode, BySocket, Exclusive, CoreComplex:
 		return m, nil
 	}
-	return "", fmt.Errorf("cannot use --numa-binding %s: it is neither node, socket, exclusive nor core-complex", text)
+	return "", fmt.Errorf("cannot use --numa-binding %s: it is neither node, socket, exclusive, core-complex nor none", text)
 }
 
 // minCPUs is the number of CPUs below which NCCL's own threads wait for the

@@ -29,6 +29,7 @@ type Options struct {
 	ByUUID        bool  // --pin-by=uuid: UUIDs name the GPUs in CUDA_VISIBLE_DEVICES
 
 	Binding numa.Mode // --numa-binding; "": workers are not bound to CPUs
+	Unbound bool      // --numa-binding none: Go workers do not divide the CPUs either
 }
 
 // ParseMode reads the value of --pin.

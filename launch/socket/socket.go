@@ -171,7 +171,7 @@ func (s *Server) serveWorker(c net.Conn) {
 			if f.Round != nil && *f.Round != round {
 				return
 			}
-			s.welcome(c, round, f.Board)
+			s.welcome(c, round, &f)
 			s.mu.Lock()
 			if s.round == round {
 				s.peers[f.Rank] = p
@@ -195,15 +195,15 @@ func (s *Server) serveWorker(c net.Conn) {
 
 // welcome answers a hello. A worker whose boards have the agent's version gets the
 // descriptor of the round's board with the welcome.
-func (s *Server) welcome(c net.Conn, round, version int) {
+func (s *Server) welcome(c net.Conn, round int, hello *contract.Frame) {
 	f := contract.Frame{Type: contract.TypeWelcome, Version: contract.Version}
 	conn := unixConn(c)
-	if version != contract.BoardVersion || conn == nil {
+	if hello.Board != contract.BoardVersion || conn == nil {
 		s.write(c, f)
 		return
 	}
-	handed := s.board.Hand(round, func(fd int) {
-		f.Board = contract.BoardVersion
+	handed := s.board.Hand(round, hello.Rank, func(fd int, cpus []int) {
+		f.Board, f.CPUs = contract.BoardVersion, cpus
 		if b, err := json.Marshal(f); err == nil {
 			_ = c.SetWriteDeadline(time.Now().Add(writeTime))
 			_, _, _ = conn.WriteMsgUnix(append(b, '\n'), unix.UnixRights(fd), nil)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/gorun/gorun/launch/board"
+	"github.com/gorun/gorun/launch/numa"
 	"github.com/gorun/gorun/rendezvous"
 	shared "github.com/gorun/gorun/worker/board"
 	"github.com/gorun/gorun/worker/contract"
@@ -185,14 +186,18 @@ func TestAbortArrivesOnce(t *testing.T) {
 // with their welcome.
 func TestWorkersShareTheBoard(t *testing.T) {
 	s, _ := openTestSocket(t)
-	s.Begin(board.Round{Number: 1, Ranks: 2})
-	first := takeBoard(t, connect(t, s, `{"type":"hello","board":1}`+"\n"))
+	base := 7000 + os.Getpid()%1000*1000 // no CPU that another test or a job claims
+	s.Begin(board.Round{Number: 1, FirstRank: 2, Ranks: 2, Divide: func() []numa.Set { return []numa.Set{{base}, {base + 1}} }})
+	first, cpus := takeBoard(t, connect(t, s, `{"type":"hello","rank":3,"board":1}`+"\n"))
+	if len(cpus) != 1 || cpus[0] != base+1 {
+		t.Errorf("rank 3 has CPUs %v", cpus)
+	}
 	if first == nil || first.Ranks() != 2 {
 		t.Fatalf("board %+v", first)
 	}
 	for _, say := range []string{hello, `{"type":"hello","board":2}` + "\n", `{"type":"hello","board":-1}` + "\n"} {
-		if takeBoard(t, connect(t, s, say)) != nil {
-			t.Errorf("%s got a board", say)
+		if b, cpus := takeBoard(t, connect(t, s, say)); b != nil || cpus != nil {
+			t.Errorf("%s got a board, CPUs %v", say, cpus)
 		}
 	}
 	s.Abort(rendezvous.Cause{Kind: rendezvous.KindExit, Host: "n1", Rank: 1, ExitCode: 9, Message: "boom"})
@@ -200,13 +205,14 @@ func TestWorkersShareTheBoard(t *testing.T) {
 		t.Errorf("cause %+v", c)
 	}
 	s.Begin(board.Round{Number: 2, Ranks: 2})
-	if next := takeBoard(t, connect(t, s, `{"type":"hello","board":1,"round":2}`+"\n")); next == nil || next.Aborted() {
-		t.Errorf("board %+v", next)
+	if next, cpus := takeBoard(t, connect(t, s, `{"type":"hello","board":1,"round":2}`+"\n")); next == nil || next.Aborted() || cpus != nil {
+		t.Errorf("board %+v, CPUs %v", next, cpus)
 	}
 }
 
-// takeBoard reads a welcome and maps the board that comes with it, nil if none does.
-func takeBoard(t *testing.T, p *client) *shared.Board {
+// takeBoard reads a welcome and maps the board that comes with it, nil if none does. It
+// also returns the worker's own CPUs.
+func takeBoard(t *testing.T, p *client) (*shared.Board, []int) {
 	t.Helper()
 	line, oob := make([]byte, contract.MaxFrame), make([]byte, 64)
 	n, oobn, _, _, err := p.Conn.(*net.UnixConn).ReadMsgUnix(line, oob)
@@ -218,7 +224,7 @@ func takeBoard(t *testing.T, p *client) *shared.Board {
 		t.Fatalf("%s with %d bytes beside it: %v", line[:n], oobn, err)
 	}
 	if oobn == 0 {
-		return nil
+		return nil, f.CPUs
 	}
 	messages, err := unix.ParseSocketControlMessage(oob[:oobn])
 	if err != nil || len(messages) != 1 {
@@ -233,7 +239,7 @@ func takeBoard(t *testing.T, p *client) *shared.Board {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { b.Close() })
-	return b
+	return b, f.CPUs
 }
 
 func TestBadFramesEndTheConnection(t *testing.T) {

@@ -52,7 +52,11 @@ func (in *input) devices(s *Spec) {
 		return err
 	})
 	read("numa_binding", func(text string) (err error) {
-		d.Place.Binding, err = numa.ParseMode(strings.TrimSpace(text))
+		if text = strings.TrimSpace(text); text == "none" {
+			d.Place.Unbound = true
+			return nil
+		}
+		d.Place.Binding, err = numa.ParseMode(text)
 		return err
 	})
 	d.Place.PerWorker, _ = in.number("gpus_per_worker", 0, 1)

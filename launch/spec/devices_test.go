@@ -42,6 +42,7 @@ func TestDevices(t *testing.T) {
 		"a variable that is empty":    {nil, map[string]string{"PET_NUMA_BINDING": ""}, plain(nil)},
 		"no variables of gorun's own": {nil, map[string]string{"PET_PIN": "none", "PET_ON_GPU_ERROR": "warn"}, plain(nil)},
 		"the flag wins":               {map[string]string{"numa_binding": "node"}, map[string]string{"PET_NUMA_BINDING": "socket"}, plain(func(d *Devices) { d.Place.Binding = numa.ByNode })},
+		"no CPUs of their own":        {map[string]string{"numa_binding": " none"}, nil, plain(func(d *Devices) { d.Place.Unbound = true })},
 		"a stop does not wait, and errors are printed": {map[string]string{"gpu_release_timeout": "0", "on_gpu_error": "warn"}, nil, plain(func(d *Devices) {
 			d.OnError, d.Release = WarnOnGPUError, 0
 		})},

@@ -125,6 +125,10 @@ func (b *Board) Ranks() int { return b.ranks }
 // Spin reports whether each rank has CPUs of its own.
 func (b *Board) Spin() bool { return b.spin }
 
+// SpinLong says that this process has CPUs of its own, whatever the header says. It is
+// called before the first Waiter is made.
+func (b *Board) SpinLong() { b.spin = true }
+
 // Memory returns the range of bytes in which ranks exchange data. It begins at a page
 // and is zero at first.
 func (b *Board) Memory() []byte { return b.data[sizeOf(b.ranks, 0):] }

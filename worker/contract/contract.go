@@ -56,6 +56,7 @@ type Frame struct {
 	PID     int    `json:"pid,omitempty"`
 	Round   *int   `json:"round,omitempty"` // of a hello; nil: the running round; the agent closes connections of other rounds
 	Board   int    `json:"board,omitempty"` // of a hello: BoardVersion of the worker; of a welcome: that of the board that comes with it; 0: none
+	CPUs    []int  `json:"cpus,omitempty"`  // of a welcome with a board: CPUs that no other worker of this agent has; the worker binds itself to them
 	Message string `json:"message,omitempty"`
 	Step    int64  `json:"step,omitempty"`
 	Cause   *Cause `json:"cause,omitempty"`
