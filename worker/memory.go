@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/fnv"
 	"sync"
+	"sync/atomic"
 	"unsafe"
 
 	"github.com/gorun/gorun/worker/collective"
@@ -87,6 +88,7 @@ type engine struct {
 	mesh             *tcp.Mesh
 
 	once   sync.Once
+	shares atomic.Bool       // true: collectives go through memory, where the board shows them
 	chosen collective.Engine // by the first collective; afterwards it does not change
 	err    error
 }
@@ -98,6 +100,20 @@ func (w *World) newEngine(mesh *tcp.Mesh) collective.Engine {
 		return messages
 	}
 	return &engine{Below: collective.Below{Engine: messages}, w: w, mesh: mesh}
+}
+
+// Enter is described at collective.Positions.
+func (e *engine) Enter(call *collective.Call, peer int, send bool) {
+	if call.Kind == collective.KindSend || !e.shares.Load() {
+		e.Below.Enter(call, peer, send)
+	}
+}
+
+// Leave is described at collective.Positions.
+func (e *engine) Leave(call *collective.Call, peer int) {
+	if call.Kind == collective.KindSend || !e.shares.Load() {
+		e.Below.Leave(call, peer)
+	}
 }
 
 // Do is described at collective.Engine.
@@ -137,6 +153,8 @@ func (e *engine) choose() {
 	if e.err == nil && e.chosen == nil {
 		e.chosen = e.Engine
 	}
+	_, shares := e.chosen.(*shm.Engine)
+	e.shares.Store(shares)
 }
 
 // shared returns the engine in shared memory, nil if not all ranks share a board.

@@ -98,8 +98,12 @@ func (g *Group) Do(ctx context.Context, w Work) error {
 	}
 	g.turns.blocking = true
 	ticket := g.issue()
+	first := g.turns.done+1 == ticket
 	g.mu.Unlock()
-	err := g.await(ctx, ticket)
+	var err error
+	if !first {
+		err = g.await(ctx, ticket)
+	}
 	if err == nil {
 		err = g.carryOut(ctx, w, ticket)
 	}
@@ -155,8 +159,11 @@ func (g *Group) finished(blocking bool) {
 	if blocking {
 		g.turns.blocking = false
 	}
+	others := g.turns.issued > g.turns.done
 	g.mu.Unlock()
-	g.turn.Broadcast()
+	if others {
+		g.turn.Broadcast()
+	}
 }
 
 // carryOut makes the call with this number, whose turn it is.

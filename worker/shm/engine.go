@@ -75,6 +75,21 @@ func (e *Engine) leave() {
 	}
 }
 
+// Enter is described at collective.Positions. The board shows collectives, so that the
+// engine below need not know of them.
+func (e *Engine) Enter(call *collective.Call, peer int, send bool) {
+	if call.Kind == collective.KindSend {
+		e.Below.Enter(call, peer, send)
+	}
+}
+
+// Leave is described at collective.Positions.
+func (e *Engine) Leave(call *collective.Call, peer int) {
+	if call.Kind == collective.KindSend {
+		e.Below.Leave(call, peer)
+	}
+}
+
 // Do carries out one collective. Only Break and an abort end it early, not its context: a
 // Group breaks the engine when that ends.
 func (e *Engine) Do(_ context.Context, w *collective.Work) error {
