@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/gorun/gorun/bench/collectives"
 	"github.com/gorun/gorun/rendezvous/etcd/etcdtest"
 )
 
@@ -37,8 +38,9 @@ type lab struct {
 	etcd     *service
 	etcdWhy  string // why there is no etcd
 	slurm    *slurmService
-	slurmWhy string // why there is no Slurm
-	runs     int    // number of jobs of several nodes that were started
+	slurmWhy string             // why there is no Slurm
+	sides    []collectives.Side // that all-reduces are measured with
+	runs     int                // number of jobs of several nodes that were started
 }
 
 // newLab builds the programs. gorun is a path; "" means to run "make build".

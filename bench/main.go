@@ -45,6 +45,7 @@ var defaultReps = []struct {
 	{"spare", 12, 2},
 	{"preflight", 10, 3},
 	{"store", 7, 2},
+	{"collectives", 7, 1},
 	{"slurm", 10, 3},
 }
 
@@ -105,6 +106,11 @@ func run(ctx context.Context, args []string) (err error) {
 		}
 		if o.reps > 0 {
 			e.reps = o.reps
+		}
+		if r.measure == "collectives" {
+			if selectedPeers, err = collectivePeers(ctx, l); err != nil {
+				return err
+			}
 		}
 		result := result{Time: time.Now().UTC(), Machine: m}
 		for _, sc := range scenarios(r.measure, o) {
@@ -185,6 +191,8 @@ func scenarios(measure string, o options) []scenario {
 		return agentKill(o.bound + 2*time.Second)
 	case "spare":
 		return spares()
+	case "collectives":
+		return allReduces(o.quick)
 	case "store":
 		return stores(o.quick)
 	case "slurm":

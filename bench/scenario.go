@@ -6,8 +6,11 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"runtime"
 	"slices"
 	"time"
+
+	"github.com/gorun/gorun/bench/collectives"
 )
 
 // reading is one number of one run.
@@ -133,4 +136,51 @@ func start8() []scenario {
 		measure: "start8", name: "8 x true", run: run,
 		only: []string{nameGorun, "torchrun", "mpirun", "hydra", nameFloor, "srun -K"}, // one node needs no backend
 	}}
+}
+
+// collectivePeers returns the sides of the measurement of all-reduces, as peers.
+func collectivePeers(ctx context.Context, l *lab) ([]*peer, error) {
+	programs, err := collectives.Build(ctx, l.module, l.scratch)
+	if err != nil {
+		return nil, err
+	}
+	tools := collectives.Tools{Gorun: l.gorun, MPIRun: openMPI(ctx)}
+	if torchMissing(ctx) == "" {
+		tools.Python = python
+	}
+	l.sides = programs.Sides(tools)
+	var all []*peer
+	for _, s := range l.sides {
+		all = append(all, &peer{name: s.Name, missing: s.Missing})
+	}
+	return all, nil
+}
+
+// allReduces measures all-reduces of ranks that have a CPU each, and of twice as many.
+func allReduces(quick bool) []scenario {
+	cpus := runtime.NumCPU()
+	var all []scenario
+	for _, c := range []struct {
+		ranks int
+		bound bool
+	}{{max(2, cpus), cpus > 1}, {2 * max(2, cpus), false}} {
+		all = append(all, scenario{
+			measure: "collectives", name: fmt.Sprintf("%d ranks on %d CPUs", c.ranks, cpus),
+			run: func(ctx context.Context, l *lab, p *peer) ([]reading, error) {
+				ctx, cancel := context.WithTimeout(ctx, 2*time.Minute)
+				defer cancel()
+				i := slices.IndexFunc(l.sides, func(s collectives.Side) bool { return s.Name == p.name })
+				sizes := collectives.Sizes(quick)
+				medians, err := l.sides[i].Run(ctx, c.ranks, c.bound, sizes)
+				var got []reading
+				for _, s := range sizes {
+					if us, ok := medians[s.Bytes]; ok {
+						got = append(got, reading{metric: s.Name, value: us, unit: "µs"})
+					}
+				}
+				return got, err
+			},
+		})
+	}
+	return all
 }
