@@ -1,6 +1,7 @@
 package diagnose
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -131,9 +132,24 @@ func (s *Scanner) finding(h *hypothesis) Finding {
 			}
 		}
 	}
+	if f.Host == "" && f.Rank < 0 {
+		f.Host = onlyHost(h.events)
+	}
 	f.Ranks = f.Ranks[:min(len(f.Ranks), maxRanks)]
 	f.Evidence = s.evidence(h, e)
 	return f
+}
+
+// onlyHost returns the host of events that have one, "" if they have none or several.
+func onlyHost(events []*event) string {
+	host := ""
+	for _, e := range events {
+		if e.host != "" && host != "" && e.host != host {
+			return ""
+		}
+		host = cmp.Or(host, e.host)
+	}
+	return host
 }
 
 // evidence returns the events of a hypothesis, the shown event first and the others in

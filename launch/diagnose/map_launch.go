@@ -18,8 +18,12 @@ func launchRows() []Row {
 			Cause: "the container's program is not in its image", Fix: "name a program that the image has: docker run --rm -it --entrypoint sh IMAGE shows them", Seen: "docker, containerd", Source: "runc",
 		},
 		{
-			Key: "y03", Checks: ids("X-START"), Class: Hint, Catchable: true, Pattern: `(?:bash|sh|zsh|line \d+): (?:line \d+: )?\S+: (?:command not found|Permission denied|No such file or directory|cannot execute)|(?:orted|prted): command not found`,
+			Key: "y03", Checks: ids("X-START"), Class: Hint, Catchable: true, Pattern: `(?:bash|sh|zsh|line \d+): (?:line \d+: )?\S+: (?:command not found|Permission denied|cannot execute)|(?:orted|prted): command not found`,
 			Cause: "the shell could not start a program", Fix: start + "; load its module or environment in the job's script (shells without login read no profile)", Seen: "bash", Source: "bash",
+		},
+		{
+			Key: "y17", Checks: ids("X-START"), Class: Hint, Last: true, Catchable: true, Pattern: `(?:bash|line \d+): (?:line \d+: )?\S+: No such file or directory`,
+			Cause: "the shell did not find a file of the job's script", Fix: start, Seen: "bash", Source: "bash",
 		},
 		{
 			Key: "y04", Checks: ids("X-START"), Class: Hint, Catchable: true, Pattern: `ErrImagePull|ImagePullBackOff|Back-off pulling image`,
@@ -62,11 +66,11 @@ func launchRows() []Row {
 			Cause: "a rank did not submit a tensor for which the others wait", Fix: "find out what that rank did last; every rank must submit the same tensors", Seen: "Horovod", Source: "stall_inspector.cc",
 		},
 		{
-			Key: "y14", Checks: ids("X-TIMEOUT-MISSING-RANK"), Class: Hint, Pattern: `waiting for remainder of ranks for more than \d+ seconds`,
+			Key: "y14", Checks: ids("X-TIMEOUT-MISSING-RANK"), Class: Hint, Last: true, Pattern: `waiting for remainder of ranks for more than \d+ seconds`,
 			Cause: "some ranks did not submit a tensor for which the others wait", Fix: "the ready ranks are listed: look at the others; every rank must submit the same tensors", Seen: "Horovod", Source: "stall_inspector.cc",
 		},
 		{
-			Key: "y15", Checks: ids("X-HOSTOOM", "L07"), Class: Primary, Root: true, Pattern: `Task was killed due to the node running low on memory|Workers \(tasks / actors\) killed due to memory pressure \(OOM\)|Memory on the node \(IP: (?P<host>[^\s,]+)`,
+			Key: "y15", Checks: ids("X-HOSTOOM", "L07"), Class: Primary, Root: true, Pattern: `Task was killed due to the node running low on memory|Workers \(tasks / actors\) killed due to memory pressure \(OOM\)(?:.*IP: (?P<host2>[^\s,)]+))?|Memory on the node \(IP: (?P<host>[^\s,]+)`,
 			Cause: "Ray killed a worker because its node ran out of memory", Fix: "start fewer tasks on that node (num_cpus), give them less to hold, or use nodes with more memory", Seen: "Ray", Source: "node_manager.cc",
 		},
 		{

@@ -58,7 +58,7 @@ func systemRows() []Row {
 			Cause: "the kernel killed a process because memory was used up", Fix: host, Seen: "kernel", Source: "section 5",
 		},
 		{
-			Key: "x26", Checks: ids("X-HOSTOOM", "L07"), Class: Primary, Root: true, Pattern: `pod/(?P<host>\S+) .*OOMKilled\b|\bOOMKilled\b|srun: error: .*: Out Of Memory|oom[-_]kill event|Exceeded (?:job|step) memory limit|DataLoader worker.* killed by signal: Killed`,
+			Key: "x26", Checks: ids("X-HOSTOOM", "L07"), Class: Primary, Root: true, Pattern: `OOMKilled\s+pod/(?P<host>\S+)|\bOOMKilled\b|srun: error: .*: Out Of Memory|oom[-_]kill event|Exceeded (?:job|step) memory limit|DataLoader worker.* killed by signal: Killed`,
 			Cause: "a process was killed because the memory of its container or job was used up", Fix: host, Seen: "Slurm, Kubernetes", Source: "section 5",
 		},
 		{

@@ -55,7 +55,7 @@ func workerRows() []Row {
 			Cause: "not all ranks entered the start of the process group", Fix: start, Seen: "torch", Source: "distributed_c10d.py",
 		},
 		{
-			Key: "x47", Checks: ids("X-TIMEOUT-MISSING-RANK", "R02"), Class: Hint, Pattern: `Timed out after \d+ seconds waiting for (?:clients|workers)|client socket has (?:timed out|failed to connect to any network address)|wait timeout after \d+ ?ms|(?:Error|error): Socket Timeout`,
+			Key: "x47", Checks: ids("X-TIMEOUT-MISSING-RANK", "R02"), Class: Hint, Pattern: `Timed out after \d+ seconds waiting for (?:clients|workers)|client socket has timed out after \S+ while trying to connect to \(?(?P<peer>[^\s,)]+)|client socket has (?:timed out|failed to connect to any network address)|wait timeout after \d+ ?ms|(?:Error|error): Socket Timeout`,
 			Cause: "a rank, or the store at MASTER_ADDR:MASTER_PORT, was not ready in time", Fix: start, Seen: "torch", Source: "TCPStore.cpp",
 		},
 		{
