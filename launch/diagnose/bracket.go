@@ -13,6 +13,9 @@ func (h *head) removeBracket(line []byte) (rest []byte, more bool) {
 	colon := len(after) > 0 && after[0] == ':'
 	if t, left := readTime(bytes.TrimLeft(in, " ")); t.isKnown() {
 		h.setTime(t)
+		if h.readTensorRank(left) {
+			return skipSpace(after), true
+		}
 		if len(left) > 0 { // glog's file name belongs to the text
 			h.readRank(skipSpace(after))
 			return line, false
@@ -39,6 +42,29 @@ func (h *head) removeBracket(line []byte) (rest []byte, more bool) {
 	}
 	h.readRank(line)
 	return h.removeOtherBracket(line, in, after, colon)
+}
+
+// readTensorRank reads the rank from the fields that SGLang puts after the time of a
+// line: ` TP2` or ` DP0 TP2 EP0`. ok reports whether there are only such fields.
+func (h *head) readTensorRank(fields []byte) (ok bool) {
+	rank := -1
+	for field := range bytes.FieldsSeq(fields) {
+		if len(field) < 3 || !bytes.Contains([]byte("TP DP PP EP "), append(bytes.Clone(field[:2]), ' ')) {
+			return false
+		}
+		n, after := digits(field[2:])
+		if n < 0 || len(after) > 0 {
+			return false
+		}
+		if field[0] == 'T' {
+			rank = n
+		}
+	}
+	if rank < 0 {
+		return false
+	}
+	h.rank = rank
+	return true
 }
 
 // readRank reads the rank from `[Rank 3]` and `[PG 0 (default_pg) Rank 3]`.

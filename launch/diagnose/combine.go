@@ -48,7 +48,7 @@ func (s *Scanner) combine(all []*hypothesis) []*event {
 			switch {
 			case e.isDirect():
 				direct = append(direct, e)
-			case h.row.Key == rowStopped, h.row.Last: // a launcher stops the other workers after any end
+			case h.row.Key == rowStopped, h.row.Last && !e.inTraceback: // a launcher stops the other workers after any end
 			case !h.row.Weak && e.class != Harmless && !e.survived():
 				weaker = append(weaker, e)
 			}
@@ -78,6 +78,11 @@ func (s *Scanner) combine(all []*hypothesis) []*event {
 				}
 			}
 		case e.class != Primary && (len(direct) > 0 || slices.ContainsFunc(weaker, sameWorker)):
+			for _, o := range weaker {
+				if len(s.job.ends) == 1 && sameWorker(o) {
+					o.fillOrigin(e)
+				}
+			}
 		default:
 			combined = append(combined, e)
 		}

@@ -119,7 +119,7 @@ func (s *Scanner) recordMatch(row *compiledRow, at []int, l *line) {
 		}
 	}
 	e.peer = plainText([]byte(row.group("peer", l.raw, at)))
-	for _, name := range []string{"host", "host2"} {
+	for _, name := range []string{"host", "host2", "host3"} {
 		if host := row.group(name, l.raw, at); host != "" {
 			e.host = plainText([]byte(host))
 		}

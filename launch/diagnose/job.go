@@ -108,6 +108,7 @@ func jobLines() []jobLine {
 		{[]string{"traceback (most recent call last)", ` file "`, "exception ignored ", "atexit._run_exitfuncs"}, func(*Scanner, *line) {}},
 		{[]string{"successfully finished", " passed in ", "  passed  ", " passed, ", "done training", "train finished", "training ", ".fit` stopped", "values : 0 ok", "total run time: ", "w&b file"}, (*Scanner).readSuccess},
 		{[]string{"exits with return code = "}, (*Scanner).readDeepSpeed},
+		{[]string{" crashed with exit code "}, (*Scanner).readComposer},
 		{[]string{"exited on signal "}, (*Scanner).readMpirun},
 		{[]string{"was not called before program exit", "has not been destroyed before we destruct"}, (*Scanner).readExit},
 		{[]string{"will restart worker group", ": restart "}, (*Scanner).readRestart},

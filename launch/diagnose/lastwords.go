@@ -41,6 +41,7 @@ var (
 	deepspeedLine = lazyRegexp(`exits with return code = (-?\d+)`)
 	localRankFlag = lazyRegexp(`--local[_-]rank=(\d+)`)
 	mpirunLine    = lazyRegexp(`process rank (\d+) with PID (\d+) on node (\S+) exited on signal (\d+)`)
+	composerLine  = lazyRegexp(`Rank (\d+) crashed with exit code (-?\d+)`)
 	spawnLine     = lazyRegexp(`^(?:\S*ProcessExitedException|Exception): process (\d+) terminated with (?:signal (SIG\w+)|exit code (\d+))`)
 	spawnedLine   = lazyRegexp(`^-- Process (\d+) terminated with the following error`)
 )
@@ -70,6 +71,18 @@ func (s *Scanner) readMpirun(l *line) {
 	e.host = plainText(m[3])
 	signal, _ := strconv.Atoi(string(m[4]))
 	s.addEnd(workerEnd{event: e, code: -signal, isRoot: true})
+}
+
+// readComposer reads the line in which Composer's launcher tells a worker's end.
+func (s *Scanner) readComposer(l *line) {
+	m := composerLine().FindSubmatch(l.raw)
+	if m == nil {
+		return
+	}
+	e := s.newEvent(s.matcher.byKey[rowNoReason], l)
+	e.rank, _ = strconv.Atoi(string(m[1]))
+	code, _ := strconv.Atoi(string(m[2]))
+	s.addEnd(workerEnd{event: e, code: code, isRoot: true, lastWords: s.lastWords(e)})
 }
 
 // addSpawnEnd records the end of a process that torch.multiprocessing started, as its

@@ -114,6 +114,10 @@ func networkRows() []Row {
 			Cause: "Gloo's connections between ranks failed: a hostname that resolves to loopback, or blocked ports", Fix: "set GLOO_SOCKET_IFNAME=eth0 (or use gorun --iface), or correct the host's line in /etc/hosts", Seen: "gloo", Source: "gloo",
 		},
 		{
+			Key: "y26", Checks: ids("X-DNS", "X-SSH"), Class: Primary, Catchable: true, Pattern: `ssh: Could not resolve hostname (?P<host>[^\s:]+)`,
+			Cause: "the launcher could not resolve the name of a host", Fix: "use the address instead of the name, or correct DNS or /etc/hosts on this node; in Kubernetes the pods need a headless service", Seen: "OpenSSH", Source: "ssh(1)",
+		},
+		{
 			Key: "x11", Checks: ids("X-DNS"), Class: Primary, Weak: true, Pattern: `Temporary failure in name resolution|Name or service not known|nodename nor servname provided|gai error: -?\d+|Could not resolve host|getaddrinfo\S* failed|no such host`,
 			Cause: "a host's name could not be resolved", Fix: "use the address instead of the name, or correct DNS or /etc/hosts on this node", Seen: "libc, torch", Source: "getaddrinfo(3)",
 		},

@@ -51,6 +51,10 @@ func workerRows() []Row {
 			Cause: "a rank did not enter a collective for which the others wait", Fix: missing, Seen: "torch", Source: "ProcessGroupGloo.cpp; section 6.2",
 		},
 		{
+			Key: "y27", Checks: ids("X-TIMEOUT-MISSING-RANK", "R02"), Class: Hint, Pattern: `ncclUniqueId from \[(?P<rank>\d+)\] via c10d key-value store.*(?:Timeout|timed out)`,
+			Cause: "a rank did not start the communicator for which the others wait", Fix: missing, Seen: "torch", Source: "ProcessGroupNCCL.cpp",
+		},
+		{
 			Key: "x50", Checks: ids("X-TIMEOUT-MISSING-RANK", "R02"), Class: Hint, PeerLost: true, Pattern: `Timed out initializing process group in store based barrier`,
 			Cause: "not all ranks entered the start of the process group", Fix: start, Seen: "torch", Source: "distributed_c10d.py",
 		},
@@ -171,6 +175,10 @@ func lostRows() []Row {
 		lost("70", `Call to \w+ (?:from|to) (?P<peer>\S+) failed ?: `+connectionClosed, "the connection's peer had ended or aborted, or a firewall reset the connection", peer, "2.8+", "socket.cc:30"),
 		peerLost(aborted("71", `Socket recv failed while polling for opId`, "NCCL's helper thread of a rank on this node had ended", "2.17.1+", "src/proxy.cc")),
 		lost("73", `remote process exited or there was a network error|ncclRemoteError`, "a peer had ended or could not be reached", peer, "2.13.4+", "nccl#795; src/init.cc"),
+		{
+			Key: "y28", Checks: ids("R05"), Class: Harmless, Weak: true, Pattern: `Unknown command \d+ from localRank`,
+			Cause: "something that is no rank sent a message to NCCL's helper: a port scanner or a health probe", Fix: "nothing to do", Seen: "2.12.7+", Source: "nccl#851; src/proxy.cc",
+		},
 		{
 			Key: "74", Checks: ids("X-TIMEOUT-MISSING-RANK"), Class: Consequence, PeerLost: true, Pattern: `Watchdog caught collective operation timeout`,
 			Cause: "a collective did not end in time: another rank did not enter it, or is behind", Fix: "compare SeqNum and OpType of the ranks, and look for a rank that is behind or prints none", Seen: "torch", Source: "ProcessGroupNCCL.cpp",

@@ -16,6 +16,7 @@ type tracebackReader struct {
 	events    []*event // the events of lines within the traceback
 	prefix    string   // a prefix of each line that readHead does not know
 	previous  *event   // the event of the previous exception
+	rank      int      // of the line that began it; -1: unknown
 	spawned   int      // the process that torch.multiprocessing says raised the next exception; -1: unknown
 }
 
@@ -35,7 +36,7 @@ func (s *Scanner) readTraceback(l *line) {
 		if !bytes.Contains(l.raw, traceStart) && !bytes.HasPrefix(bytes.TrimLeft(l.raw, " "), frameStart) && !isIgnored(string(l.raw[:min(len(l.raw), 40)])) || len(s.tracebacks) >= maxTracked {
 			return
 		}
-		t = &tracebackReader{firstLine: l.number, spawned: -1}
+		t = &tracebackReader{firstLine: l.number, spawned: -1, rank: -1}
 		s.tracebacks[l.stream] = t
 	}
 	if text := strings.TrimRight(s.report.dedent(string(l.raw)), " \t"); text != "" {
@@ -43,6 +44,7 @@ func (s *Scanner) readTraceback(l *line) {
 		text = strings.TrimPrefix(text, t.prefix)
 		if at := strings.Index(text, string(traceStart)); at > 0 && !strings.Contains(text[:at], "Original ") {
 			t.prefix, text = text[:at], text[at:] // a logger's prefix may stand here only
+			t.rank = l.rank
 		}
 		spawned := number(spawnedLine(), []byte(text))
 		e, ok := t.readLine(text)
@@ -98,6 +100,9 @@ func (s *Scanner) recordException(t *tracebackReader, e exception, end int64) {
 		at = " (" + plainText([]byte(path.Join(path.Base(dir), file))) + ")"
 	}
 	if best := strongest(events); best != nil {
+		if best.rank < 0 {
+			best.rank = t.rank
+		}
 		best.inTraceback, best.later = true, e.laterLines()
 		if !strings.HasSuffix(best.text, at) {
 			best.text += at
@@ -121,6 +126,9 @@ func (s *Scanner) recordException(t *tracebackReader, e exception, end int64) {
 		return
 	}
 	ev := s.newEvent(s.matcher.byKey[key], &t.last)
+	if ev.rank < 0 {
+		ev.rank = t.rank
+	}
 	if ev.rank < 0 && ev.local < 0 && t.spawned >= 0 {
 		ev.local = t.spawned
 	}

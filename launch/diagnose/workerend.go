@@ -172,8 +172,8 @@ func (s *Scanner) endEvents() []*event {
 			key = rowBusError
 		case unix.SIGKILL:
 			key = rowKilled
-		case unix.SIGTERM, unix.SIGABRT, unix.SIGINT, unix.SIGHUP:
-			continue // the worker was stopped, or its own lines explain the abort
+		case unix.SIGTERM, unix.SIGINT, unix.SIGHUP:
+			continue // the worker was stopped
 		}
 		e.row = s.matcher.byKey[key]
 		e.class = e.row.Class
