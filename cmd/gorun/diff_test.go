@@ -100,8 +100,14 @@ func TestTorchrunDiff(t *testing.T) {
 	}
 	t.Setenv("GORUN_NNODES", "1")
 	t.Setenv("LOGLEVEL", "INFO")
-	for _, want := range []string{"GORUN_NNODES: torchrun does not read it", "LOGLEVEL: gorun prints the same lines at every level"} {
-		if got := output(t, "torchrun-diff", "x.py"); !strings.Contains(got, want+"\n") {
+	t.Setenv("TORCH_ELASTIC_EXIT_BARRIER_TIMEOUT", "5")
+	t.Setenv("TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "1")
+	for _, want := range []string{
+		"TORCH_DISABLE_SHARE_RDZV_TCP_STORE: gorun serves the workers' store all the same",
+		"TORCH_ELASTIC_EXIT_BARRIER_TIMEOUT: in gorun a node that is done waits for the others as long as they run",
+		"GORUN_NNODES: torchrun does not read it", "LOGLEVEL: gorun prints the same lines at every level",
+	} {
+		if got := output(t, "torchrun-diff", "--nnodes=2", "--master-addr=a", "x.py"); !strings.Contains(got, want+"\n") {
 			t.Errorf("%q, want %q", got, want)
 		}
 	}

@@ -197,9 +197,26 @@ func torchrunVariableRows() []Row {
 		{Name: "TORCHELASTIC_LOG_LINE_PREFIX_TEMPLATE", Parity: Same},
 		{Name: "TORCHELASTIC_SIGNALS_TO_HANDLE", Parity: Same},
 		{Name: "TORCH_ELASTIC_SHUTDOWN_TIMEOUT", Parity: Same},
-		{Name: "TORCH_ELASTIC_EXIT_BARRIER_TIMEOUT", Parity: Other, Text: "not read: a node that is done waits for the others as long as they run"},
+		{
+			Name: "TORCH_ELASTIC_EXIT_BARRIER_TIMEOUT", Parity: Other, Text: "not read: a node that is done waits for the others as long as they run",
+			applies: func(a asked) string {
+				if v, _ := a.lookup("TORCH_ELASTIC_EXIT_BARRIER_TIMEOUT"); v != "" && a.spec.MaxNodes > 1 {
+					return "in gorun a node that is done waits for the others as long as they run"
+				}
+				return ""
+			},
+		},
 		{Name: "TORCH_ELASTIC_WORKER_IDENTICAL, TORCH_MP_PARALLEL_START", Parity: Other, Text: "not read: they make torchrun's own start faster"},
-		{Name: "TORCH_DISABLE_SHARE_RDZV_TCP_STORE, TORCHELASTIC_HEALTH_CHECK_PORT", Parity: Other, Text: "not read; `--metrics-addr` answers `/healthz`"},
+		{
+			Name: "TORCH_DISABLE_SHARE_RDZV_TCP_STORE", Parity: Other, Text: "not read: gorun serves the workers' store wherever it sets TORCHELASTIC_USE_AGENT_STORE=True",
+			applies: func(a asked) string {
+				if v, _ := a.lookup("TORCH_DISABLE_SHARE_RDZV_TCP_STORE"); v == "1" && a.spec.StoreOwner != RankZero {
+					return "gorun serves the workers' store all the same"
+				}
+				return ""
+			},
+		},
+		{Name: "TORCHELASTIC_HEALTH_CHECK_PORT", Parity: Other, Text: "not read; `--metrics-addr` answers `/healthz`"},
 	}
 }
 
