@@ -72,10 +72,8 @@ func agentOptions(o *jobOptions, place agentPlace) (launch.Options, error) {
 	if err != nil {
 		return launch.Options{}, &launch.UsageError{Err: err}
 	}
-	if names := o.raw.SignalNames(os.LookupEnv); names != "" {
-		if err := os.Setenv(spec.SignalsVariable, names); err != nil {
-			return launch.Options{}, &launch.UsageError{Err: err}
-		}
+	if err := os.Setenv(spec.SignalsVariable, o.raw.SignalNames(os.LookupEnv)); err != nil {
+		return launch.Options{}, &launch.UsageError{Err: err}
 	}
 	opts := launch.Options{
 		Spec: sp, Version: version(), Env: os.Environ(),

@@ -15,12 +15,15 @@ func laterCases() []testCase {
 		}},
 		{name: "later/local ranks filter without tee", args: "--local-ranks-filter=1 --nproc-per-node=2 probe.py say=x", want: outcome{"exit code": "0", "stdout": "x"}},
 		{name: "later/local ranks filter by variable", args: "--nproc-per-node=2 -t 1 probe.py say=x", env: []string{"PET_LOCAL_RANKS_FILTER=1"}, want: outcome{"stdout": "[default1]:x"}},
-		{name: "later/wrong local ranks filter", args: "--local-ranks-filter=a probe.py", want: outcome{"exit code": "2"}},
-		{name: "later/duplicate stdout filters", args: "--duplicate-stdout-filters=loss,a,,b -r 3 --nproc-per-node=2 --log-dir=@dir/logs", more: []string{"probe.py", "say=loss 1", "say=other", "say=a,b", "say=ab"}, want: outcome{
-			"exit code": "0", "stdout": "", "file logs/none_*/attempt_0/0/stdout.log": "loss 1\nother\na,b\nab\n",
+		{name: "later/wrong local ranks filter", args: "--local-ranks-filter=a probe.py", code: 2, want: outcome{"exit code": "2"}},
+		{name: "later/duplicate stdout filters", args: "--duplicate-stdout-filters=loss,a,,b -t 3 --nproc-per-node=2 --log-dir=@dir/logs", more: []string{"probe.py", "say=loss 1", "say=other", "say=a,b", "say=ab"}, want: outcome{
+			"exit code": "0", "file logs/none_*/attempt_0/filtered_stdout.log": "[default0]:a,b\n[default0]:loss 1\n[default1]:a,b\n[default1]:loss 1",
 		}},
-		{name: "later/duplicate stderr filters", args: "--duplicate-stderr-filters=wrong -r 3 --log-dir=@dir/logs probe.py err=wrong err=right", want: outcome{
-			"exit code": "0", "file logs/none_*/attempt_0/filtered_stderr.log": "[default0]:probe: wrong\n",
+		{name: "later/duplicate stderr filters", args: "--duplicate-stderr-filters=wrong -t 3 --log-dir=@dir/logs probe.py err=wrong err=right", want: outcome{
+			"exit code": "0", "file logs/none_*/attempt_0/filtered_stderr.log": "[default0]:probe: wrong",
+		}},
+		{name: "later/duplicate stdout filters without tee", args: "--duplicate-stdout-filters=loss -r 3 --log-dir=@dir/logs probe.py say=loss", want: outcome{
+			"exit code": "0", "stdout": "", "file logs/none_*/attempt_0/filtered_stdout.log": "[default0]:loss", "file logs/none_*/attempt_0/0/stdout.log": "loss\n",
 		}},
 		{name: "later/prefix template", args: "--log-line-prefix-template=[${rank}/${local_rank}/${role_name}] -t 1 --log-dir=@dir/logs probe.py say=x", want: outcome{
 			"exit code": "0", "stdout": "[0/0/default]x", "file logs/none_*/attempt_0/0/stdout.log": "x\n",
@@ -34,10 +37,10 @@ func laterCases() []testCase {
 		{name: "later/shutdown timeout below zero", args: "--shutdown-timeout=-1 probe.py", want: outcome{"exit code": "2"}},
 		{name: "later/events", args: "--event-log-handler=null probe.py", want: outcome{"exit code": "0"}},
 		{name: "later/logs specs", args: "--logs-specs=default probe.py", want: outcome{"exit code": "0"}},
-		{name: "later/wrong logs specs", args: "--logs-specs=nope probe.py", want: outcome{"exit code": "2"}},
+		{name: "later/wrong logs specs", args: "--logs-specs=nope probe.py", code: 2, want: outcome{"exit code": "2"}},
 		{name: "later/local address", args: "--nnodes=1:1 --rdzv-backend=c10d --rdzv-endpoint=127.0.0.1:@port --local-addr=127.0.0.1 probe.py", want: outcome{"exit code": "0", "worker 0.0 MASTER_ADDR": "'127.0.0.1'"}},
 		{name: "later/completion", args: "--print-completion=bash", want: outcome{"exit code": "0"}},
 		{name: "later/wrong completion", args: "--print-completion=nope", want: outcome{"exit code": "2"}},
-		{name: "later/numa binding", args: "--numa-binding=nope probe.py", want: outcome{"exit code": "2"}},
+		{name: "later/numa binding", args: "--numa-binding=nope probe.py", want: outcome{"exit code": "2", "error": "error: argument --numa_binding: invalid choice: 'nope' (choose from 'node', 'socket', 'exclusive', 'core-complex', 'none')"}},
 	}
 }

@@ -56,8 +56,10 @@ func (in *input) devices(s *Spec) {
 			d.Place.Unbound = true
 			return nil
 		}
-		d.Place.Binding, err = numa.ParseMode(text)
-		return err
+		if d.Place.Binding, err = numa.ParseMode(text); err != nil {
+			in.failChoice(in.get("numa_binding"), string(numa.ByNode), string(numa.BySocket), string(numa.Exclusive), string(numa.CoreComplex), "none")
+		}
+		return nil
 	})
 	d.Place.PerWorker, _ = in.number("gpus_per_worker", 0, 1)
 	switch v := in.text("pin_by", "auto"); v.text {

@@ -59,7 +59,7 @@ func TestDevicesRefuses(t *testing.T) {
 		"map=0,1":                       "cannot use --map 0,1",
 		"map=gpu=0,0":                   "gives a GPU to two workers",
 		"gpus_per_worker=0":             "--gpus-per-worker is 0: it must be at least 1",
-		"numa_binding=numa":             "cannot use --numa-binding numa",
+		"numa_binding=numa":             "error: argument --numa-binding/--numa_binding: invalid choice: 'numa' (choose from 'node', 'socket', 'exclusive', 'core-complex', 'none')",
 		"on_gpu_error=ignore":           `cannot use --on-gpu-error: "ignore"`,
 		"gpu_release_timeout=-1":        "cannot use --gpu-release-timeout: -1 is negative",
 		"virtual_local_rank=1 pin=none": "--virtual-local-rank decides",

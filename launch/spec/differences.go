@@ -145,8 +145,8 @@ func torchrunFlagRows() []Row {
 		{Name: "--redirects", Parity: Same},
 		{Name: "--tee", Parity: Same},
 		{Name: "--local-ranks-filter", Parity: Same},
-		{Name: "--duplicate-stdout-filters", Parity: Same},
-		{Name: "--duplicate-stderr-filters", Parity: Same},
+		{Name: "--duplicate-stdout-filters", Parity: More, Text: "the file has the lines of ranks without --tee, too"},
+		{Name: "--duplicate-stderr-filters", Parity: More, Text: "likewise"},
 		{
 			Name: "--node-rank", Parity: More, Text: "counts with every backend",
 			applies: func(a asked) string {
@@ -177,7 +177,7 @@ func torchrunVariableRows() []Row {
 		{Name: "LOCAL_WORLD_SIZE, WORLD_SIZE, GROUP_WORLD_SIZE, ROLE_WORLD_SIZE", Parity: Same},
 		{Name: "MASTER_ADDR, MASTER_PORT", Parity: Other, Text: "with c10d on several nodes gorun's own store on node 0, at a port of its own; else as there"},
 		{Name: "TORCHELASTIC_RESTART_COUNT, TORCHELASTIC_MAX_RESTARTS, TORCHELASTIC_RUN_ID", Parity: Same},
-		{Name: "TORCHELASTIC_USE_AGENT_STORE", Parity: Same, Text: "`True` for static and for c10d on several nodes, as under torchrun since 2.2; `False` for --standalone and c10d on one node, as under torchrun 1.13: rank 0 opens the store"},
+		{Name: "TORCHELASTIC_USE_AGENT_STORE", Parity: Worded, Text: "`True` for static and for c10d on several nodes, as under torchrun since 2.2; `False` for --standalone and c10d on one node, as under torchrun 1.13: rank 0 opens the store, and a worker's own `tcp://` store works"},
 		{Name: "TORCHELASTIC_ERROR_FILE", Parity: Same, Text: "set for each worker, and read: the first failure of the job is copied there"},
 		{Name: "TORCH_NCCL_ASYNC_ERROR_HANDLING", Parity: Same},
 		{Name: "OMP_NUM_THREADS", Parity: More, Text: "1 for each of several workers, as there; `--omp cores`: a share of the cores"},

@@ -73,13 +73,12 @@ const (
 	ConsoleEvents EventHandler = "console"
 )
 
-// SignalsVariable is torchrun's other variable of --signals-to-handle. Workers inherit what
-// the flag says there.
+// SignalsVariable is torchrun's other variable of --signals-to-handle. Workers inherit it.
 const SignalsVariable = "TORCHELASTIC_SIGNALS_TO_HANDLE"
 
-// SignalNames returns what --signals-to-handle says, or its variable; "": it is not given.
+// SignalNames returns which signals end the job, as the user or torchrun names them.
 func (r Raw) SignalNames(lookup Lookup) string {
-	return (&input{raw: r, lookup: lookup}).text("signals_to_handle", "").text
+	return (&input{raw: r, lookup: lookup}).signalNames().text
 }
 
 // defaultSignals are torchrun's signals that end a job.
@@ -126,7 +125,7 @@ func (in *input) startMethod(s *Spec) {
 	switch {
 	case !v.given:
 	case !slices.Contains(methods, v.text):
-		in.fail("error: argument %s: invalid choice: '%s' (choose from 'spawn', 'fork', 'forkserver')", v.argument(), v.text)
+		in.failChoice(v, methods...)
 	case v.text != "spawn" && s.RunPath || v.env:
 		s.note("%s %s has no effect: gorun starts each worker as a new process, as spawn does", v.from, v.text)
 	}
@@ -203,9 +202,7 @@ func (r Raw) Signals(lookup Lookup) []syscall.Signal {
 	return s.Signals
 }
 
-// signals reads which signals end the job. As under torchrun a name that is no signal
-// gets a line, and the other names count.
-func (in *input) signals(s *Spec) {
+func (in *input) signalNames() value {
 	v := in.text("signals_to_handle", "")
 	if !v.given {
 		v.from = SignalsVariable
@@ -214,6 +211,13 @@ func (in *input) signals(s *Spec) {
 	if v.text == "" {
 		v.text = defaultSignals
 	}
+	return v
+}
+
+// signals reads which signals end the job. As under torchrun a name that is no signal
+// gets a line, and the other names count.
+func (in *input) signals(s *Spec) {
+	v := in.signalNames()
 	for word := range strings.SplitSeq(v.text, ",") {
 		word = strings.TrimSpace(word)
 		sig := unix.SignalNum(word)
@@ -251,6 +255,15 @@ func (v value) argument() string {
 		return dashes
 	}
 	return dashes + "/" + underscores
+}
+
+// failChoice is argparse's error for a value that is none of the choices.
+func (in *input) failChoice(v value, choices ...string) {
+	from := ""
+	if v.env {
+		from = fmt.Sprintf(" (from %s)", v.from)
+	}
+	in.fail("error: argument %s: invalid choice: '%s' (choose from '%s')%s", v.argument(), v.text, strings.Join(choices, "', '"), from)
 }
 
 // failType is argparse's error for a value of another type.
