@@ -1,0 +1,183 @@
+package worker
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+	"unsafe"
+
+	"github.com/gorun/gorun/launch/board"
+	"github.com/gorun/gorun/launch/socket"
+	"github.com/gorun/gorun/rendezvous"
+)
+
+// envRole makes the test program a rank of three. Rank 2 does what the role says in its
+// 200th all-reduce.
+const envRole = "WORKER_TEST_ROLE"
+
+const (
+	roleKilled  = "killed"  // rank 2 dies
+	roleStopped = "stopped" // rank 2 is stopped; the others have a deadline
+	roleCorrupt = "corrupt" // rank 2 writes junk over its page, then dies
+)
+
+func TestMain(m *testing.M) {
+	if role := os.Getenv(envRole); role != "" {
+		if err := playRank(role); err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// playRank makes all-reduces until one fails, and returns its error.
+func playRank(role string) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
+	defer cancel()
+	w, err := Init(ctx)
+	if err != nil {
+		return err
+	}
+	defer w.Close()
+	c, err := w.Comm(ctx)
+	if err != nil {
+		return err
+	}
+	buf := make([]float32, 3)
+	for i := 0; ; i++ {
+		if i == 200 && w.Rank() == 2 {
+			misbehave(w, role)
+		}
+		call := ctx
+		if i >= 200 && role == roleStopped {
+			var cancel context.CancelFunc
+			call, cancel = context.WithTimeout(ctx, time.Second)
+			defer cancel()
+		}
+		if err := AllReduce(call, c, buf, Sum); err != nil {
+			return err
+		}
+	}
+}
+
+func misbehave(w *World, role string) {
+	sig := syscall.SIGKILL
+	switch role {
+	case roleStopped:
+		sig = syscall.SIGSTOP
+	case roleCorrupt:
+		const half = 64 << 10 // of the last rank's page, which lies before the memory
+		page := unsafe.Add(unsafe.Pointer(&w.board.Memory()[0]), -half)
+		for i := range unsafe.Slice((*byte)(page), half) {
+			*(*byte)(unsafe.Add(page, i)) = byte(i*7) | 1
+		}
+	}
+	_ = syscall.Kill(os.Getpid(), sig)
+	select {} // the signal comes soon
+}
+
+// rankProcess is a rank in a process of its own.
+type rankProcess struct {
+	cmd *exec.Cmd
+	out *bufio.Scanner
+}
+
+// startProcesses starts three ranks, with an agent if socket is not "".
+func startProcesses(t *testing.T, role, socket string) (ranks []*rankProcess) {
+	t.Helper()
+	host, port, _ := strings.Cut(serveStore(t), ":")
+	for rank := range 3 {
+		cmd := exec.Command(os.Args[0])
+		cmd.Env = append(
+			os.Environ(), envRole+"="+role, "RANK="+strconv.Itoa(rank), "LOCAL_RANK="+strconv.Itoa(rank),
+			"WORLD_SIZE=3", "LOCAL_WORLD_SIZE=3", "GROUP_RANK=0", "MASTER_ADDR="+host, "MASTER_PORT="+port, "GORUN_WORKER_SOCKET="+socket,
+		)
+		cmd.Stderr = os.Stderr
+		out, err := cmd.StdoutPipe()
+		if err == nil {
+			err = cmd.Start()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			_ = cmd.Process.Kill()
+			_, _ = io.Copy(io.Discard, out)
+			_ = cmd.Wait()
+		})
+		ranks = append(ranks, &rankProcess{cmd, bufio.NewScanner(out)})
+	}
+	return ranks
+}
+
+// openAgent opens the agent's socket for three workers, with a board.
+func openAgent(t *testing.T) *socket.Server {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.Background())
+	s, err := socket.Open(ctx, socket.Options{Path: filepath.Join(t.TempDir(), "s"), Failed: func(socket.Report) {}, Say: t.Logf})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Begin(board.Round{Ranks: 3})
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		<-served
+	})
+	return s
+}
+
+// TestAbortAfterARankDies kills one of three processes in an all-reduce, with its page of
+// the board intact or full of junk. The agent's abort ends the other two.
+func TestAbortAfterARankDies(t *testing.T) {
+	for _, role := range []string{roleKilled, roleCorrupt} {
+		t.Run(role, func(t *testing.T) {
+			s := openAgent(t)
+			ranks := startProcesses(t, role, s.Path())
+			var exit *exec.ExitError
+			if err := ranks[2].cmd.Wait(); !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
+				t.Fatalf("rank 2 ended with %v", err)
+			}
+			s.Board().Calls() // the agent reads all pages
+			s.Abort(rendezvous.Cause{Kind: rendezvous.KindSignal, Host: "n1", Rank: 2, Signal: syscall.SIGKILL})
+			for _, rank := range []int{0, 1} {
+				if ranks[rank].out.Scan(); !strings.HasPrefix(ranks[rank].out.Text(), "gorun: aborted: ") {
+					t.Errorf("rank %d says %q", rank, ranks[rank].out.Text())
+				}
+			}
+		})
+	}
+}
+
+// TestDeadlineNamesAStoppedRank stops one of three processes. The others' deadline names
+// it with its last call, which they read on the board: it answers no message.
+func TestDeadlineNamesAStoppedRank(t *testing.T) {
+	for name, path := range map[string]func() string{"with an agent": func() string { return openAgent(t).Path() }, "without": func() string { return "" }} {
+		t.Run(name, func(t *testing.T) {
+			ranks := startProcesses(t, roleStopped, path())
+			var said []string
+			for _, rank := range []int{0, 1} {
+				ranks[rank].out.Scan()
+				said = append(said, ranks[rank].out.Text())
+			}
+			// One of the two may hear of the other's deadline before its own.
+			text := strings.Join(said, "\n")
+			if !strings.Contains(text, "deadline exceeded; rank 2 has not arrived, it has left all-reduce #200 (sum of float32 x 3) at worker/process_test.go:") {
+				t.Errorf("the other ranks say:\n%s", text)
+			}
+		})
+	}
+}
