@@ -233,14 +233,21 @@ func (c *Comm) outcome(err error) error {
 	return fmt.Errorf("gorun: %w", c.placed(err))
 }
 
-// placed adds the line of the program that made the call to errors about what ranks call.
+// placed adds the lines of the program that made the calls to errors about what ranks
+// call.
 func (c *Comm) placed(err error) error {
-	_, mismatch := errors.AsType[*MismatchError](err)
+	e, mismatch := errors.AsType[*MismatchError](err)
 	_, hang := errors.AsType[*HangError](err)
 	_, peer := errors.AsType[*PeerError](err)
-	if mismatch || hang || peer {
-		if place := c.w.callers.Find().Text; place != "" {
-			return fmt.Errorf("%w; this rank called at %s", err, place)
+	if !mismatch && !hang && !peer {
+		return err
+	}
+	if place := c.w.callers.Find().Text; place != "" {
+		err = fmt.Errorf("%w; this rank called at %s", err, place)
+	}
+	if mismatch && e.TheirCaller == "" {
+		if place := c.w.callerOf(&e.Theirs, e.Peer); place != "" {
+			err = fmt.Errorf("%w, rank %d at %s", err, e.Peer, place)
 		}
 	}
 	return err

@@ -32,6 +32,31 @@ func (w *World) boardAbort() *AbortError {
 	return abort
 }
 
+// callerOf returns the line of the program where a rank of this node made a call, "" if the
+// board does not say. rank is that of the call's communicator.
+func (w *World) callerOf(call *collective.Call, rank int) string {
+	if w.board == nil {
+		return ""
+	}
+	signature := call.Signature()
+	for local := range w.board.Ranks() {
+		for _, at := range w.board.Positions(local, maxVisits) {
+			if at.Comm.ID != call.Comm || at.Comm.Rank != rank {
+				continue
+			}
+			for _, v := range at.Calls {
+				if v.Signature == signature {
+					return v.Caller
+				}
+			}
+		}
+	}
+	return ""
+}
+
+// maxVisits bounds the calls that callerOf looks at. A rank may have gone on since.
+const maxVisits = 64
+
 // positions writes on the board what one communicator of this rank calls, and reads there
 // what the other ranks of this node call. It asks next for the ranks of other nodes.
 type positions struct {

@@ -150,6 +150,11 @@ func TestPositionsOnTheBoard(t *testing.T) {
 		t.Errorf("one call behind: %+v", p)
 	}
 	theirs.Leave(second, -1)
+	for rank, want := range map[int]bool{1: true, 0: false} {
+		if at := mine.w.callerOf(second, rank); strings.HasPrefix(at, "worker/shared_test.go:") != want {
+			t.Errorf("rank %d called at %q", rank, at)
+		}
+	}
 	if p := ask(); p.Call != *second || p.Inside || p.Arrived {
 		t.Errorf("between two calls: %+v", p)
 	}
