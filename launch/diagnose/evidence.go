@@ -54,11 +54,11 @@ func (e *event) survived() bool {
 	return e.handled || e.later > survivedAfter || e.ofOneWorker && e.mayBeHandled()
 }
 
-// fillOrigin sets the rank and pid of e to those of a worker's end, if e has none
-// and both are of one log and host.
+// fillOrigin sets the rank, pid and host of e to those of a worker's end, if e has no
+// rank and both are of one host or one line.
 func (e *event) fillOrigin(end *event) {
-	if e.rank < 0 && e.local < 0 && e.pid <= 0 && e.log == end.log && e.host == end.host {
-		e.rank, e.local, e.pid = end.rank, end.local, end.pid
+	if e.rank < 0 && e.local < 0 && e.pid <= 0 && e.log == end.log && (e.host == end.host || e.number == end.number) {
+		e.rank, e.local, e.pid, e.host = end.rank, end.local, end.pid, end.host
 	}
 }
 

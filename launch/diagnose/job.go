@@ -24,10 +24,16 @@ type job struct {
 	sharedGPU *event              // two ranks on one GPU, as NCCL's lines say
 	nccl      ncclLines
 	watchdogs
-	ends     []workerEnd
+	endings
 	failed   bool // a launcher reports a failure
 	overcome outcomes
-	exited   map[int]*event // ranks that ended normally
+}
+
+// endings holds how workers ended.
+type endings struct {
+	ends   []workerEnd
+	exited map[int]*event // ranks that ended normally
+	hydra  *event         // the process of which mpiexec tells the end in the next lines
 }
 
 // watchdogs holds what torch's watchdogs say.
@@ -56,7 +62,7 @@ func newJob() job {
 	return job{
 		writers: writers{map[int]struct{}{}, map[int]struct{}{}, map[string]struct{}{}},
 		pids:    map[process]membership{}, inits: map[initKey]lineRef{}, buses: map[busKey]int{},
-		nccl: ncclLines{versions: map[string]string{}}, watchdogs: watchdogs{timeouts: map[int]collectiveTimeout{}}, overcome: outcomes{}, exited: map[int]*event{},
+		nccl: ncclLines{versions: map[string]string{}}, watchdogs: watchdogs{timeouts: map[int]collectiveTimeout{}}, overcome: outcomes{}, endings: endings{exited: map[int]*event{}},
 	}
 }
 
@@ -108,6 +114,8 @@ func jobLines() []jobLine {
 		{[]string{"traceback (most recent call last)", ` file "`, "exception ignored ", "atexit._run_exitfuncs"}, func(*Scanner, *line) {}},
 		{[]string{"successfully finished", " passed in ", "  passed  ", " passed, ", "done training", "train finished", "training ", ".fit` stopped", "values : 0 ok", "total run time: ", "w&b file"}, (*Scanner).readSuccess},
 		{[]string{"exits with return code = "}, (*Scanner).readDeepSpeed},
+		{[]string{"status failed ", "the trainer process with rank="}, (*Scanner).readPaddle},
+		{[]string{" running at ", "   exit code: ", "   killed by signal: "}, (*Scanner).readHydra},
 		{[]string{" crashed with exit code "}, (*Scanner).readComposer},
 		{[]string{"exited on signal "}, (*Scanner).readMpirun},
 		{[]string{"was not called before program exit", "has not been destroyed before we destruct"}, (*Scanner).readExit},

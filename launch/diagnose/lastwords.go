@@ -42,6 +42,9 @@ var (
 	localRankFlag = lazyRegexp(`--local[_-]rank=(\d+)`)
 	mpirunLine    = lazyRegexp(`process rank (\d+) with PID (\d+) on node (\S+) exited on signal (\d+)`)
 	composerLine  = lazyRegexp(`Rank (\d+) crashed with exit code (-?\d+)`)
+	paddleLine    = lazyRegexp(`Container rank (\d+) status failed .*\bcode (-?\d+)|the trainer process with rank=\[(\d+)`)
+	hydraLine     = lazyRegexp(`^= +(?:RANK (\d+) )?PID (\d+) RUNNING AT (\S+)`)
+	hydraCode     = lazyRegexp(`^= +(?:EXIT CODE|KILLED BY SIGNAL): (\d+)`)
 	spawnLine     = lazyRegexp(`^(?:\S*ProcessExitedException|Exception): process (\d+) terminated with (?:signal (SIG\w+)|exit code (\d+))`)
 	spawnedLine   = lazyRegexp(`^-- Process (\d+) terminated with the following error`)
 )
@@ -83,6 +86,46 @@ func (s *Scanner) readComposer(l *line) {
 	e.rank, _ = strconv.Atoi(string(m[1]))
 	code, _ := strconv.Atoi(string(m[2]))
 	s.addEnd(workerEnd{event: e, code: code, isRoot: true, lastWords: s.lastWords(e)})
+}
+
+// readPaddle reads the line in which Paddle's launcher tells a worker's end.
+func (s *Scanner) readPaddle(l *line) {
+	m := paddleLine().FindSubmatch(l.raw)
+	if m == nil {
+		return
+	}
+	e := s.newEvent(s.matcher.byKey[rowNoReason], l)
+	code := 1
+	if len(m[3]) > 0 {
+		e.rank, _ = strconv.Atoi(string(m[3]))
+	} else {
+		e.rank, _ = strconv.Atoi(string(m[1]))
+		code, _ = strconv.Atoi(string(m[2]))
+	}
+	s.addEnd(workerEnd{event: e, code: code, isRoot: true})
+}
+
+// readHydra reads the box in which mpiexec of MPICH and Intel MPI tells a worker's end:
+// first its process and host, then its code. Codes below 32 are signals, mostly.
+func (s *Scanner) readHydra(l *line) {
+	if m := hydraLine().FindSubmatch(l.raw); m != nil {
+		e := s.newEvent(s.matcher.byKey[rowNoReason], l)
+		if len(m[1]) > 0 {
+			e.rank, _ = strconv.Atoi(string(m[1]))
+		}
+		e.pid, _ = strconv.Atoi(string(m[2]))
+		e.host = plainText(m[3])
+		s.job.hydra = e
+	}
+	code := number(hydraCode(), l.raw)
+	if s.job.hydra == nil || code < 0 || !(lineRef{l.stream.log, l.number}).near(lineRef{s.job.hydra.log, s.job.hydra.number}, 3) {
+		return
+	}
+	if bytes.Contains(l.raw, []byte("SIGNAL")) || code == 6 || code == 9 || code == 11 || code == 15 {
+		code = -code
+	}
+	s.addEnd(workerEnd{event: s.job.hydra, code: code, isRoot: true})
+	s.job.hydra = nil
 }
 
 // addSpawnEnd records the end of a process that torch.multiprocessing started, as its

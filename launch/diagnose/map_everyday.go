@@ -55,6 +55,10 @@ func everydayRows() []Row {
 			Cause: "the cluster has no free node with what the job asks for", Fix: "ask for less, or wait until nodes are free: kubectl describe pod, ray status", Seen: "Kubernetes, Ray", Source: "kube-scheduler, ray",
 		},
 		{
+			Key: "w21", Checks: ids("X-RESOURCES"), Class: Hint, Last: true, Catchable: true, Pattern: `Waiting for creating a placement group|number of required GPUs exceeds the total number`,
+			Cause: "Ray has fewer free GPUs than the program asks for", Fix: "ray status shows what is free; start Ray on all nodes, and stop jobs that hold GPUs", Seen: "vLLM in Ray", Source: "ray_utils.py",
+		},
+		{
 			Key: "w12", Checks: ids("X-TIMELIMIT"), Class: Hint, Ordered: true, Pattern: `DeadlineExceeded|was active longer than specified deadline`,
 			Cause: "the job's deadline was reached (Kubernetes)", Fix: "if the last lines are much older than the deadline, the job hung: look there; otherwise use a longer activeDeadlineSeconds", Seen: "Kubernetes", Source: "job controller",
 		},

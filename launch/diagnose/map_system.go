@@ -22,6 +22,10 @@ func systemRows() []Row {
 			Cause: "/dev/shm is too small for the dataloader", Fix: shm, Seen: "torch", Source: "DataLoader.cpp",
 		},
 		{
+			Key: "y29", Checks: ids("L01", "L02"), Class: Primary, Pattern: `unable to (?:open shared memory object|mmap \d+ bytes from file) <?/?torch_`,
+			Cause: "/dev/shm is full, or the worker may open no more files", Fix: shm + "; or " + nofile, Seen: "torch", Source: "THAllocator.c",
+		},
+		{
 			Key: "62", Checks: ids("L11"), Class: Hint, Weak: true, Pattern: `unlink shared memory \S+ failed,? ?(?:error:)? ?.*No such file or directory`,
 			Cause: "files in /dev/shm were deleted while they were in use: systemd's RemoveIPC, a cleaner, or an abort", Fix: "set RemoveIPC=no in /etc/systemd/logind.conf, and use no cleaner for /dev/shm", Seen: "2.16.2+", Source: "src/os/linux.cc:861",
 		},

@@ -32,6 +32,10 @@ func verbsRows() []Row {
 			Cause: "adapters of different rails cannot reach each other, or RoCE's ARP is not answered", Fix: "set NCCL_CROSS_NIC=0 on a fabric of rails, and use the same order of adapters on all nodes", Seen: "all; with the number 2.22+", Source: "src/misc/ibvwrap.cc:376",
 		},
 		{
+			Key: "y30", Checks: ids("N04", "I02"), Class: Primary, Pattern: `ibv_modify_qp failed with .*(?:Network is unreachable|No route to host)`,
+			Cause: "an adapter has no route to its peer's address", Fix: "compare the GIDs and subnets of the adapters with `gorun check`; name the common ones in NCCL_IB_HCA", Seen: "all", Source: "nccl-tests#185",
+		},
+		{
 			Key: "31", Checks: ids("L03"), Class: Primary, Pattern: `ibv_reg_mr\w* failed with (?:error )?(?:12 )?Cannot allocate memory`,
 			Cause: "memory could not be locked for the adapter", Fix: memlock, Seen: "all", Source: "nccl-tests#206",
 		},

@@ -25,6 +25,7 @@ const (
 	rowPeerExited        = "x63"  // a rank that ended well while others needed it
 	rowLastWords         = "x65"  // an exit code after a line of the log
 	rowUnknownWarning    = "z01"  // an NCCL WARN that no other row knows
+	rowInterrupted       = "x66"  // an exception that shows Ctrl-C
 	rowTwoOnGPU          = "46"   // two ranks on one GPU, as NCCL says
 	rowHostID            = "x64"  // two hosts that NCCL takes for one
 	noLine               = `\b\B` // matches nothing
@@ -137,6 +138,10 @@ func workerRows() []Row {
 		{
 			Key: rowHostID, Checks: ids("H01", "D01"), Class: Primary, Explains: ids("D01"), Pattern: noLine,
 			Cause: "NCCL takes two hosts for one, and their GPUs for the same", Fix: "give each node or container its own hostname, and do not set NCCL_HOSTID to one value for all", Seen: "2.5.6+", Source: "nccl#879",
+		},
+		{
+			Key: rowInterrupted, Checks: ids("X-STOPPED"), Class: Hint, Last: true, IfAlone: true, Pattern: noLine,
+			Cause: "somebody interrupted the program (Ctrl-C, SIGINT); no line shows a failure before", Fix: "nothing, if that was intended; otherwise look into the records of the scheduler or the shell that started it", Seen: "Python", Source: "traceback",
 		},
 		{
 			Key: "x52", Checks: ids("X-NODE-LOST"), Class: Primary, Pattern: `gorun\S*: .*node (?P<host>\S+) .*was lost\b`,

@@ -144,7 +144,9 @@ func (e *exception) meaning() (key string, class Class) {
 	switch name := e.class[strings.LastIndexByte(e.class, '.')+1:]; {
 	case name == "ChildFailedError", name == "ProcessRaisedException", spawnedLine().MatchString(strings.TrimPrefix(e.text(), "Exception: ")):
 		return "", ""
-	case name == "KeyboardInterrupt", name == "SystemExit", name == "SignalException":
+	case name == "KeyboardInterrupt":
+		return rowInterrupted, Hint
+	case name == "SystemExit", name == "SignalException":
 		return rowStopException, Consequence
 	case e.fromLauncher && e.script == "":
 		return rowLauncherException, Hint
