@@ -10,6 +10,7 @@ import (
 	"unsafe"
 
 	"github.com/gorun/gorun/worker/collective"
+	"github.com/gorun/gorun/worker/rails"
 	"github.com/gorun/gorun/worker/shm"
 	"github.com/gorun/gorun/worker/tcp"
 )
@@ -96,9 +97,6 @@ type engine struct {
 // newEngine returns the engine of all ranks of the world.
 func (w *World) newEngine(mesh *tcp.Mesh) collective.Engine {
 	messages := collective.NewMessages(mesh.World(), w.set.Rank, w.set.Size)
-	if w.set.LocalSize != w.set.Size { // ranks of several nodes
-		return messages
-	}
 	return &engine{Below: collective.Below{Engine: messages}, w: w, mesh: mesh}
 }
 
@@ -143,43 +141,118 @@ func (e *engine) Close() error {
 	return e.chosen.Close()
 }
 
-// place is what a rank tells the others of itself: a hash of its board's ID, 0 if it
-// cannot use one, and its local rank.
-type place [2]uint64
-
-// choose finds out which ranks share a board.
+// choose finds out which ranks share a board, and makes the engine for that.
 func (e *engine) choose() {
-	e.chosen, e.err = e.shared()
-	if e.err == nil && e.chosen == nil {
-		e.chosen = e.Engine
-	}
+	e.chosen, e.err = e.make()
 	_, shares := e.chosen.(*shm.Engine)
 	e.shares.Store(shares)
 }
 
-// shared returns the engine in shared memory, nil if not all ranks share a board.
-func (e *engine) shared() (collective.Engine, error) {
-	size := e.w.set.Size
+func (e *engine) make() (collective.Engine, error) {
 	var mine place
 	node := e.w.shared()
 	if node != nil {
 		mine = place{hash(e.w.boardID()), uint64(e.w.set.LocalRank)}
 		context.AfterFunc(e.mesh.Context(), func() { breakNode(node, e.mesh.Err()) })
 	}
-	all := make([]uint64, size*len(mine))
+	all := make([]uint64, e.w.set.Size*len(mine))
 	work := collective.AllGather(collective.Of(all), collective.Of(mine[:]))
 	if err := e.Engine.Do(context.Background(), &work); err != nil {
 		return nil, fmt.Errorf("cannot learn which ranks share memory: %w", err)
 	}
-	locals := make([]int, size)
-	for r := range size {
-		if all[2*r] != all[0] || all[2*r] == 0 {
-			return nil, nil
+	s := &site{node: node, rank: e.w.set.Rank}
+	var world []int
+	for i := range e.w.set.Size {
+		world = append(world, i)
+		p := place{all[2*i], all[2*i+1]}
+		if p[0] == 0 { // alone, like nobody else
+			p[0] = ^uint64(i)
 		}
-		locals[r] = int(all[2*r+1])
+		s.places = append(s.places, p)
 	}
-	return shm.New(context.Background(), node, 0, locals, e.Engine)
+	return s.engine(context.Background(), 0, world, e.Engine)
 }
+
+// place is what a rank tells the others of itself: a hash of its board's ID, 0 if it
+// cannot use one, and its local rank.
+type place [2]uint64
+
+// site knows the places of all ranks of the world.
+type site struct {
+	node   *shm.Node // nil: this rank shares no memory
+	rank   int       // this rank in the world
+	places []place   // by rank in the world
+}
+
+// engine returns the engine of communicator comm. members are its ranks in the world, and
+// below joins them: in shared memory if they are all on one node, in two levels if there
+// are several ranks on some nodes.
+func (s *site) engine(ctx context.Context, comm uint64, members []int, below collective.Engine) (collective.Engine, error) {
+	nodes, rank := make([]uint64, len(members)), 0
+	for i, m := range members {
+		nodes[i] = s.places[m][0]
+		if m == s.rank {
+			rank = i
+		}
+	}
+	layout := rails.LayoutOf(nodes, rank)
+	switch len(layout.Nodes) {
+	case len(members):
+		return below, nil
+	case 1:
+		return shm.New(ctx, s.node, comm, s.members(members, layout.Node), below)
+	}
+	var local collective.Engine
+	if len(layout.Node) > 1 {
+		messages, err := below.Split(ctx, comm, layout.Node)
+		if err != nil {
+			return nil, err
+		}
+		if local, err = shm.New(ctx, s.node, comm, s.members(members, layout.Node), unowned{messages}); err != nil {
+			return nil, err
+		}
+	}
+	e, err := rails.New(ctx, comm, len(members), layout, local, below)
+	if err != nil {
+		return nil, err
+	}
+	return &levels{e, s, members}, nil
+}
+
+// members describes some ranks of a communicator of the given ranks of the world.
+func (s *site) members(world, ranks []int) []shm.Member {
+	var all []shm.Member
+	for _, r := range ranks {
+		all = append(all, shm.Member{Local: int(s.places[world[r]][1]), World: world[r]})
+	}
+	return all
+}
+
+// levels is rails.Engine that knows how to split.
+type levels struct {
+	*rails.Engine
+	site    *site
+	members []int
+}
+
+// Split is described at collective.Engine.
+func (l *levels) Split(ctx context.Context, comm uint64, ranks []int) (collective.Engine, error) {
+	below, err := l.Engine.Split(ctx, comm, ranks)
+	if err != nil {
+		return nil, err
+	}
+	world := make([]int, len(ranks))
+	for i, r := range ranks {
+		world[i] = l.members[r]
+	}
+	return l.site.engine(ctx, comm, world, below)
+}
+
+// unowned is an engine that another one closes.
+type unowned struct{ collective.Engine }
+
+// Close does nothing.
+func (unowned) Close() error { return nil }
 
 // breakNode ends the calls in shared memory when the connections between ranks break, but
 // not when this rank closes them in order.

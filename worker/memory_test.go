@@ -84,6 +84,110 @@ func TestRanksOfOneNodeShareMemory(t *testing.T) {
 	}
 }
 
+// nodes runs f as every rank of a world of nodes with so many ranks each.
+func nodes(t *testing.T, perNode []int, f func(w *World, c *Comm) error) []error {
+	t.Helper()
+	addr := serveStore(t)
+	size := 0
+	for _, n := range perNode {
+		size += n
+	}
+	errs := make([]error, size)
+	var wg sync.WaitGroup
+	rank := 0
+	for node, n := range perNode {
+		for local := range n {
+			s := Settings{Rank: rank, Size: size, LocalRank: local, LocalSize: n, Node: node, Store: addr, Token: "t"}
+			rank++
+			wg.Go(func() {
+				w := start(t, s)
+				c, err := w.Comm(t.Context())
+				if err == nil {
+					err = f(w, c)
+				}
+				errs[s.Rank] = err
+			})
+		}
+	}
+	wg.Wait()
+	return errs
+}
+
+// TestTwoLevels goes through collectives of nodes with equal and unequal numbers of ranks,
+// and of communicators that are parts of them.
+func TestTwoLevels(t *testing.T) {
+	for _, perNode := range [][]int{{2, 2}, {3, 2}, {3, 1, 2}} {
+		errs := nodes(t, perNode, func(w *World, c *Comm) error {
+			if err := checkSums(t, c, w.Rank(), w.Size()); err != nil {
+				return err
+			}
+			if _, ok := w.links.engine.(*engine).chosen.(*levels); !ok {
+				return fmt.Errorf("the engine is a %T", w.links.engine.(*engine).chosen)
+			}
+			average := make([]float64, 50_000)
+			for i := range average {
+				average[i] = float64(w.Rank())
+			}
+			if err := AllReduce(t.Context(), c, average, Avg); err != nil {
+				return err
+			}
+			for i, v := range average {
+				if want := float64(w.Size()-1) / 2; v != want {
+					return fmt.Errorf("average %d is %v, want %v", i, v, want)
+				}
+			}
+			for root := range w.Size() {
+				buf := []int64{int64(w.Rank())}
+				if err := Broadcast(t.Context(), c, buf, root); err != nil {
+					return err
+				}
+				if buf[0] != int64(root) {
+					return fmt.Errorf("got %d of %d", buf[0], root)
+				}
+			}
+			for _, color := range []int{w.Rank() % 2, w.Node()} { // across nodes, and each node
+				sub, err := c.Split(t.Context(), color, w.Rank())
+				if err != nil {
+					return err
+				}
+				if err := checkSums(t, sub, sub.Rank(), sub.Size()); err != nil {
+					return fmt.Errorf("part %d: %w", color, err)
+				}
+			}
+			return Barrier(t.Context(), c)
+		})
+		for r, err := range errs {
+			if err != nil {
+				t.Errorf("nodes of %v, rank %d: %v", perNode, r, err)
+			}
+		}
+	}
+}
+
+// TestMismatchBetweenNodes checks that every rank gets an error if one node makes another
+// call than the other one, in a small call and in one that uses all rails.
+func TestMismatchBetweenNodes(t *testing.T) {
+	for _, n := range []int{1, 100_000} {
+		errs := nodes(t, []int{2, 2}, func(w *World, c *Comm) error {
+			if err := Barrier(t.Context(), c); err != nil {
+				return fmt.Errorf("the barrier: %v", err)
+			}
+			op := Sum
+			if w.Node() == 1 {
+				op = Avg // in two levels a sum too
+			}
+			return AllReduce(t.Context(), c, make([]float32, n), op)
+		})
+		for r, err := range errs {
+			var m *MismatchError
+			var p *PeerError
+			if !errors.As(err, &m) && !errors.As(err, &p) {
+				t.Errorf("%d elements, rank %d: %v", n, r, err)
+			}
+		}
+	}
+}
+
 func checkSums(t *testing.T, c *Comm, rank, size int) error {
 	for _, n := range []int{1, 100, 70_000, 300_000} {
 		buf := make([]float32, n)

@@ -76,7 +76,7 @@ func (e *Engine) reduceInPlace(w *collective.Work) error {
 	lo, hi := min(size, e.rank*slice), min(size, (e.rank+1)*slice)
 	for i := range e.peers {
 		if at := e.line(i).extra - 1; at > uint64(len(memory)) || uint64(size) > uint64(len(memory))-at || at%8 != 0 {
-			return fmt.Errorf("rank %d says that its buffer is where there is no memory: its part of the board is damaged", i)
+			return fmt.Errorf("rank %d says that its buffer is where there is no memory: its part of the board is damaged", e.members[i].World)
 		}
 	}
 	operand := func(rank, from, to int) collective.Buffer {

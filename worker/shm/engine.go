@@ -14,14 +14,20 @@ import (
 type Engine struct {
 	collective.Below // for messages between two ranks
 
-	node  *Node
-	ranks []int // the local rank of each rank
-	rank  int
-	peers []peer // of each rank, this one included
+	node    *Node
+	members []Member // by rank
+	rank    int
+	peers   []peer // of each rank, this one included
 
 	waiter *board.Waiter
 	calls  uint32 // collectives so far
 	steps  uint32 // steps of all collectives so far
+}
+
+// Member is a rank of a communicator.
+type Member struct {
+	Local int // its local rank on the node
+	World int // its rank in the world, for errors
 }
 
 // peer is one rank's part of the communicator.
@@ -30,31 +36,31 @@ type peer struct {
 	entry *entry
 }
 
-// New returns the engine of communicator comm. ranks has the local rank of each rank;
-// this one is number rank. All of them must call New; it waits for them. If one of them
-// has no memory for another communicator, New returns below on all of them.
-func New(ctx context.Context, n *Node, comm uint64, ranks []int, below collective.Engine) (collective.Engine, error) {
+// New returns the engine of communicator comm, whose members are given by rank. All of
+// them must call New; it waits for them. If one of them has no memory for another
+// communicator, New returns below on all of them.
+func New(ctx context.Context, n *Node, comm uint64, members []Member, below collective.Engine) (collective.Engine, error) {
 	e := &Engine{
-		Below: collective.Below{Engine: below}, node: n, ranks: ranks, rank: -1, peers: make([]peer, len(ranks)),
+		Below: collective.Below{Engine: below}, node: n, members: members, rank: -1, peers: make([]peer, len(members)),
 		waiter: n.board.Waiter(n.local, &n.directory(0).stop, nil),
 	}
-	for i, local := range ranks {
-		if local < 0 || local >= n.board.Ranks() {
-			return nil, fmt.Errorf("there is no local rank %d: the node has %d", local, n.board.Ranks())
+	for i, m := range members {
+		if m.Local < 0 || m.Local >= n.board.Ranks() {
+			return nil, fmt.Errorf("there is no local rank %d: the node has %d", m.Local, n.board.Ranks())
 		}
-		if local == n.local {
+		if m.Local == n.local {
 			e.rank = i
 		}
 	}
 	if e.rank < 0 {
 		return nil, fmt.Errorf("local rank %d is not among the ranks of the communicator", n.local)
 	}
-	if err := n.open(comm, len(ranks)); err != nil {
+	if err := n.open(comm, len(members)); err != nil {
 		return nil, e.fail(err)
 	}
 	complete := true
-	for i, local := range ranks {
-		entry, b, err := n.find(ctx, e.waiter, local, comm)
+	for i, m := range members {
+		entry, b, err := n.find(ctx, e.waiter, m.Local, comm)
 		if err != nil {
 			return nil, e.fail(err)
 		}
@@ -109,7 +115,7 @@ func (e *Engine) fail(err error) error {
 	case errors.Is(err, board.ErrAborted): // every rank has that already
 		return err
 	case errors.Is(err, board.ErrStopped):
-		err = e.node.stopped(e.ranks)
+		err = e.node.stopped(e.members)
 	}
 	e.Break(err)
 	return err
@@ -121,11 +127,11 @@ func (e *Engine) Split(ctx context.Context, comm uint64, ranks []int) (collectiv
 	if err != nil {
 		return nil, err
 	}
-	locals := make([]int, len(ranks))
+	members := make([]Member, len(ranks))
 	for i, r := range ranks {
-		locals[i] = e.ranks[r]
+		members[i] = e.members[r]
 	}
-	return New(ctx, e.node, comm, locals, below)
+	return New(ctx, e.node, comm, members, below)
 }
 
 // Break makes every call of every rank return.
@@ -168,12 +174,12 @@ func (e *Engine) begin(c *collective.Call, extra uint64) error {
 			return err
 		}
 		if theirs.signature == closed {
-			return &collective.PeerError{Rank: i, Err: errors.New("has closed its communicator")}
+			return &collective.PeerError{Rank: e.members[i].World, Closed: true, Err: errors.New("has closed its communicator")}
 		}
 		if theirs.signature != mine.signature {
 			return &collective.MismatchError{
-				Rank: e.rank, Mine: *c,
-				Peer: i, Theirs: e.peers[i].calls[e.calls%2].call(),
+				Rank: e.members[e.rank].World, Mine: *c,
+				Peer: e.members[i].World, Theirs: e.peers[i].calls[e.calls%2].call(),
 			}
 		}
 	}

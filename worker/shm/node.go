@@ -224,8 +224,8 @@ func (n *Node) Break(why error) {
 	}
 }
 
-// stopped returns why another rank broke the node. ranks has the local rank of each rank.
-func (n *Node) stopped(ranks []int) error {
+// stopped returns why another rank broke the node, for a call of these members.
+func (n *Node) stopped(members []Member) error {
 	if err := n.err(); err != nil {
 		return err
 	}
@@ -236,9 +236,9 @@ func (n *Node) stopped(ranks []int) error {
 	d := n.directory(local)
 	text := string(d.reason[:min(d.reasonSize, maxReason)])
 	reason := errors.New("gave up: " + strings.ToValidUTF8(text, "?"))
-	rank := slices.Index(ranks, local)
-	if rank < 0 {
+	i := slices.IndexFunc(members, func(m Member) bool { return m.Local == local })
+	if i < 0 {
 		return fmt.Errorf("local rank %d of this node %w", local, reason)
 	}
-	return &collective.PeerError{Rank: rank, Err: reason}
+	return &collective.PeerError{Rank: members[i].World, Err: reason}
 }

@@ -45,9 +45,9 @@ func world(t testing.TB, b *board.Board, body func(ctx context.Context, n *Node,
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Second)
 	defer cancel()
-	ranks := make([]int, b.Ranks())
+	ranks := make([]Member, b.Ranks())
 	for i := range ranks {
-		ranks[i] = i
+		ranks[i] = Member{i, i}
 	}
 	errs := make([]error, b.Ranks())
 	var wg sync.WaitGroup
