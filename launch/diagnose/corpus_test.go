@@ -142,12 +142,12 @@ func rowClass(key string) Class {
 
 // score counts the verdicts of each class of logs, which is the first letter of
 // their names.
-func score(t *testing.T, logs []corpusLog, show bool, change func(string) string) (sum map[verdict]int) {
+func score(t *testing.T, logs []corpusLog, show bool, change func(string) []string) (sum map[verdict]int) {
 	t.Helper()
 	classes := map[string]map[verdict]int{}
 	sum = map[verdict]int{}
 	for _, c := range logs {
-		found := scan(t, "job.log", change(c.body))
+		found := scan(t, change(c.body)...)
 		v := c.judge(found)
 		class := c.name[:1]
 		if classes[class] == nil {
@@ -184,7 +184,7 @@ func TestCorpus(t *testing.T) {
 	case "aside":
 		logs = slices.DeleteFunc(logs, func(c corpusLog) bool { return !c.isAside() })
 	}
-	sum := score(t, logs, true, func(s string) string { return s })
+	sum := score(t, logs, true, oneFile)
 	t.Logf("%d logs: %v", len(logs), sum)
 	if least := len(logs) * leastRight / 100; sum[right] < least {
 		t.Errorf("%d of %d logs are explained, want %d", sum[right], len(logs), least)
@@ -228,15 +228,47 @@ var logTimes = lazyRegexp(`(?m)^(?:\w{3} {1,2}\d+ )?\[?(?:\d{4}-\d\d-\d\d[ T_])?
 // mostLost is the most logs, in percent, that a mutation may take from the score.
 const mostLost = 13
 
+// oneFile returns a log as the arguments of scan.
+func oneFile(body string) []string { return []string{"job.log", body} }
+
+// rankPrefix matches the rank at the front of a line of torch.
+var rankPrefix = lazyRegexp(`^\[rank(\d+)\]`)
+
+// filesOfRanks writes the lines of each rank into its own file, the last rank first.
+func filesOfRanks(body string) []string {
+	files := map[string]*strings.Builder{}
+	for line := range strings.Lines(body) {
+		name := "job.log"
+		if m := rankPrefix().FindStringSubmatch(line); m != nil {
+			name = "rank" + m[1] + ".log"
+		}
+		if files[name] == nil {
+			files[name] = &strings.Builder{}
+		}
+		files[name].WriteString(line)
+	}
+	var all []string
+	names := slices.Sorted(maps.Keys(files))
+	slices.Reverse(names)
+	for _, name := range names {
+		all = append(all, name, files[name].String())
+	}
+	return all
+}
+
 // TestCorpusMutated scores logs as collectors change them.
 func TestCorpusMutated(t *testing.T) {
 	logs := readCorpus(t)
 	if *corpusHalf == "open" {
 		logs = slices.DeleteFunc(logs, func(c corpusLog) bool { return c.isAside() })
 	}
-	same := score(t, logs, false, func(s string) string { return s })
-	for _, name := range slices.Sorted(maps.Keys(mutations)) {
-		sum := score(t, logs, testing.Verbose(), mutations[name])
+	same := score(t, logs, false, oneFile)
+	changes := map[string]func(string) []string{"files shuffled": filesOfRanks}
+	for name, change := range mutations {
+		changes[name] = func(body string) []string { return oneFile(change(body)) }
+	}
+	for _, name := range slices.Sorted(maps.Keys(changes)) {
+		sum := score(t, logs, testing.Verbose(), changes[name])
 		t.Logf("%s: %v, unchanged %v", name, sum, same)
 		if lost := same[right] - sum[right]; lost*100 > mostLost*len(logs) {
 			t.Errorf("%s: %d of %d logs are no longer explained", name, lost, len(logs))

@@ -105,7 +105,7 @@ func (s *Scanner) finding(h *hypothesis) Finding {
 	e := h.shownEvent()
 	f := Finding{
 		ID: h.row.ID(), Checks: h.row.Checks[1:], Row: h.row.Key, Severity: h.severity,
-		Rank: e.rank, Local: e.local, Host: e.host, Peer: e.peer, File: s.logs[e.log].Name, Line: e.number,
+		Rank: e.rank, Local: e.local, Host: e.host, Peer: s.job.nameHost(e.peer), File: s.logs[e.log].Name, Line: e.number,
 		Count: h.count, Text: e.text, Meaning: h.row.Cause, Fix: h.row.Fix,
 	}
 	if s.logs[e.log].isTail {
@@ -113,6 +113,9 @@ func (s *Scanner) finding(h *hypothesis) Finding {
 	}
 	if versions := s.job.versionsText(); versions != "" && f.ID == "V01" {
 		f.Meaning += " (" + versions + ")"
+	}
+	if python := s.job.interpreterOf(e); python != "" && f.ID == "X-MODULE" {
+		f.Fix = "the interpreter is " + python + ": " + f.Fix
 	}
 	ranks := map[int]bool{}
 	for _, e := range h.events {

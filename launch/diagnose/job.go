@@ -51,18 +51,19 @@ type writers struct {
 
 // ncclLines holds what the lines say about NCCL.
 type ncclLines struct {
-	askedIB  bool              // NCCL_NET=IB, a line that says IB is missing, or a node that uses it
-	version  string            // the last that a line named
-	versions map[string]string // by host
-	ras      []lineRef         // frames of its RAS thread
-	frames   []lineRef         // frames of libnccl
+	addresses map[string]string // the hosts of the addresses that ranks announced
+	askedIB   bool              // NCCL_NET=IB, a line that says IB is missing, or a node that uses it
+	version   string            // the last that a line named
+	versions  map[string]string // by host
+	ras       []lineRef         // frames of its RAS thread
+	frames    []lineRef         // frames of libnccl
 }
 
 func newJob() job {
 	return job{
 		writers: writers{map[int]struct{}{}, map[int]struct{}{}, map[string]struct{}{}},
 		pids:    map[process]membership{}, inits: map[initKey]lineRef{}, buses: map[busKey]int{},
-		nccl: ncclLines{versions: map[string]string{}}, watchdogs: watchdogs{timeouts: map[int]collectiveTimeout{}}, overcome: outcomes{}, endings: endings{exited: map[int]*event{}},
+		nccl: ncclLines{versions: map[string]string{}, addresses: map[string]string{}}, watchdogs: watchdogs{timeouts: map[int]collectiveTimeout{}}, overcome: outcomes{}, endings: endings{exited: map[int]*event{}},
 	}
 }
 
@@ -121,6 +122,7 @@ func jobLines() []jobLine {
 		{[]string{"was not called before program exit", "has not been destroyed before we destruct"}, (*Scanner).readExit},
 		{[]string{"will restart worker group", ": restart "}, (*Scanner).readRestart},
 		{[]string{"nranks "}, (*Scanner).readInit},
+		{[]string{"bootstrap : using ", "bootstrap: using "}, (*Scanner).readAddress},
 		{[]string{"nccl_net set by environment to ib", "nccl_net=ib", "network ib not found", "using network ib"}, func(s *Scanner, _ *line) { s.job.nccl.askedIB = true }},
 		{[]string{"nccl version "}, (*Scanner).readVersion},
 		{[]string{"rasmsg", "rasthread", "rasclient", "rascoll", "rasnet", "rascomm", "rasconn", "raspeer", "src/ras/", "ncclras"}, func(s *Scanner, l *line) {
@@ -141,6 +143,7 @@ func (l *line) ref() lineRef { return lineRef{l.stream.log, l.number} }
 
 var (
 	initLine    = lazyRegexp(`comm 0x[0-9a-fA-F]+ rank (\d+) n[rR]anks (\d+)(?:.* busId (\w+))?(?:.* commId (0x\w+))?.* - (?:Init )?(START|COMPLETE|Init COMPLETE)`)
+	addressLine = lazyRegexp(`Bootstrap ?: Using (?:\[\d+\])?[\w.@-]+:([0-9a-fA-F.:]+)(?:%\w+)?<`)
 	versionLine = lazyRegexp(`NCCL version (\d+\.\d+\.\d+)\+`)
 	worldLine   = lazyRegexp(`(?i)world_size\W{1,4}(\d{1,7})\b`)
 )
@@ -191,6 +194,23 @@ func (s *Scanner) recordGPU(l *line, key busKey, rank int) {
 		e.named = []int{min(other, rank), max(other, rank)}
 		s.job.sharedGPU = e
 	}
+}
+
+// readAddress reads the address under which a rank of NCCL is reached.
+func (s *Scanner) readAddress(l *line) {
+	if m := addressLine().FindSubmatch(l.raw); m != nil && l.host != "" && len(s.job.nccl.addresses) < maxTracked {
+		s.job.nccl.addresses[string(m[1])] = l.host
+	}
+}
+
+// nameHost adds the host to a peer that a line names by its address.
+func (j *job) nameHost(peer string) string {
+	address, _, _ := strings.Cut(peer, "<")
+	host := j.nccl.addresses[address]
+	if host == "" || host == peer {
+		return peer
+	}
+	return peer + " on " + host
 }
 
 // readVersion reads the version that NCCL itself prints. The version in torch's

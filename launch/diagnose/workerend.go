@@ -16,12 +16,13 @@ type workerEnd struct {
 	isRoot   bool
 	noStderr bool   // the worker wrote nothing to its standard error
 	lastLine string // the worker's last line on standard error
+	binary   string // the program, as torchrun names it; "": unknown
 	// lastWords is the last telling line of the log before the end.
 	lastWords string
 }
 
 var (
-	elasticLine = lazyRegexp(`failed \(exitcode: (-?\d+)\) local_rank: (\d+) \(pid: (\d+)\)`)
+	elasticLine = lazyRegexp(`failed \(exitcode: (-?\d+)\) local_rank: (\d+) \(pid: (\d+)\)(?: of binary: (\S+))?`)
 	gorunLine   = lazyRegexp(`gorun(?:\[\S+\])?: (?:job failed: )?rank (\d+) on (\S+)(?: \(\S+\))?, pid (\d+) (?:exited with code (\d+)|was killed by (SIG\w+))`)
 	srunLine    = lazyRegexp(`srun: error: (\S+): tasks? (\d+)[-,\d]*: (.*)`)
 	exitedLine  = lazyRegexp(`^Exited with exit code (\d+)`)
@@ -56,7 +57,26 @@ func (s *Scanner) readElastic(l *line) {
 	e.local, _ = strconv.Atoi(string(m[2]))
 	e.pid, _ = strconv.Atoi(string(m[3]))
 	code, _ := strconv.Atoi(string(m[1]))
-	s.addEnd(workerEnd{event: e, code: code, isRoot: true, lastWords: s.lastWords(e)})
+	s.addEnd(workerEnd{event: e, code: code, isRoot: true, lastWords: s.lastWords(e), binary: plainText(m[4])})
+}
+
+// interpreterOf returns the program of the worker of e, as a launcher names it: that of
+// its end, or the only one of the job.
+func (j *job) interpreterOf(e *event) string {
+	only := ""
+	for _, end := range j.ends {
+		if end.binary == "" {
+			continue
+		}
+		if end.event.rank >= 0 && end.event.rank == e.rank {
+			return end.binary
+		}
+		if only != "" && only != end.binary {
+			return ""
+		}
+		only = end.binary
+	}
+	return only
 }
 
 // readGorun reads the last line of gorun's report.

@@ -1,0 +1,28 @@
+package diagnose
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestPeersHaveHosts shows that a peer that a line names by its address gets the host
+// that announced the address.
+func TestPeersHaveHosts(t *testing.T) {
+	const log = "gpu07:5:5 [0] NCCL INFO Bootstrap : Using eth0:10.1.0.7<0>\n" +
+		"gpu03:9:9 [0] NCCL INFO Bootstrap: Using [0]eth0:10.1.0.3<0>\n" +
+		"gpu03:9:12 [0] misc/socket.cc:483 NCCL WARN socketStartConnect: Connect to 10.1.0.7<41234> failed : Software caused connection abort\n"
+	if found := scan(t, "job.log", log); len(found) == 0 || found[0].Peer != "10.1.0.7<41234> on gpu07" || found[0].Host != "gpu03" {
+		t.Errorf("got %+v", found)
+	}
+}
+
+// TestMissingModuleNamesTheInterpreter shows that the fix says which interpreter has no
+// such module.
+func TestMissingModuleNamesTheInterpreter(t *testing.T) {
+	const log = "Traceback (most recent call last):\n  File \"/w/a.py\", line 1, in <module>\n    import flash_attn\n" +
+		"ModuleNotFoundError: No module named 'flash_attn'\n" +
+		"E0330 10:11:12.100000 4242 torch/distributed/elastic/multiprocessing/api.py:826] failed (exitcode: 1) local_rank: 0 (pid: 4250) of binary: /e/bin/python\n"
+	if found := scan(t, "job.log", log); len(found) == 0 || found[0].ID != "X-MODULE" || !strings.HasPrefix(found[0].Fix, "the interpreter is /e/bin/python: ") {
+		t.Errorf("got %+v", found)
+	}
+}
