@@ -65,6 +65,18 @@ func TestExampleAllReduce(t *testing.T) {
 	a.waitForStdout("send/receive ring verified", 1)
 }
 
+// TestExampleTrain checks that a job whose rank fails starts again and goes on from its
+// checkpoint.
+func TestExampleTrain(t *testing.T) {
+	t.Parallel()
+	j := newJob(t, "--standalone", "--nproc-per-node", "4", "--max-restarts", "1")
+	j.wd = ".."
+	a := j.run("train", "./examples/train", "-steps", "100", "-checkpoint", t.TempDir(), "-fail-at", "60")
+	j.wantExit(4*longWait, 0, a)
+	a.waitForStdout("train: goes on from step 50", 1)
+	a.waitForStdout("train: done: loss", 1)
+}
+
 // Modes of play in which rank 1 fails while the others wait for it.
 const (
 	playKilled = "killed"

@@ -94,10 +94,7 @@ func soon(t *testing.T) context.Context {
 }
 
 func TestAllReduce(t *testing.T) {
-	bin := filepath.Join(t.TempDir(), "allreduce")
-	if out, err := exec.CommandContext(soon(t), "go", "build", "-o", bin, "./allreduce").CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
-	}
+	bin := build(t, "allreduce")
 	for _, size := range []int{1, 2, 4} {
 		for r, res := range newJob(t, size).all(soon(t), bin) {
 			if res.code != 0 {
@@ -117,6 +114,57 @@ func TestAllReduce(t *testing.T) {
 				if !strings.Contains(res.stdout, want) {
 					t.Errorf("%d ranks: no %q in the output:\n%s", size, want, res.stdout)
 				}
+			}
+		}
+	}
+}
+
+// build builds an example and returns its path.
+func build(t *testing.T, name string) string {
+	t.Helper()
+	bin := filepath.Join(t.TempDir(), name)
+	if out, err := exec.CommandContext(soon(t), "go", "build", "-o", bin, "./"+name).CombinedOutput(); err != nil {
+		t.Fatalf("go build: %v\n%s", err, out)
+	}
+	return bin
+}
+
+func TestAllToAll(t *testing.T) {
+	bin := build(t, "alltoall")
+	for _, size := range []int{1, 3} {
+		for r, res := range newJob(t, size).all(soon(t), bin, "-rows", "50") {
+			if res.code != 0 {
+				t.Errorf("rank %d of %d exited with %d: %s", r, size, res.code, res.stderr)
+			}
+			want := fmt.Sprintf("alltoall: %d ranks, %d x %[2]d transposed and verified", size, 50*size)
+			if (r == 0) != strings.HasPrefix(res.stdout, want) {
+				t.Errorf("rank %d of %d wrote %q", r, size, res.stdout)
+			}
+		}
+	}
+}
+
+// TestTrain lets a rank fail, starts all again as a launcher does, and checks that they go
+// on from the checkpoint and that the loss falls.
+func TestTrain(t *testing.T) {
+	bin := build(t, "train")
+	dir := t.TempDir()
+	args := []string{bin, "-steps", "100", "-checkpoint", dir, "-fail-at", "60"}
+	first := newJob(t, 4).all(soon(t), args...)
+	for r, want := range map[int]string{3: "rank 3 fails at step 60, as asked", 0: "rank 3"} {
+		if res := first[r]; res.code != 1 || !strings.Contains(res.stderr, want) {
+			t.Errorf("rank %d exited with %d: %s", r, res.code, res.stderr)
+		}
+	}
+	again := newJob(t, 4)
+	again.env = append(again.env, "TORCHELASTIC_RESTART_COUNT=1")
+	for r, res := range again.all(soon(t), args...) {
+		if res.code != 0 {
+			t.Errorf("rank %d exited with %d: %s", r, res.code, res.stderr)
+		}
+		for _, want := range []string{"train: goes on from step 50\n", "train: 4 ranks: 2 rows of 2\n", "train: done: loss "} {
+			if r == 0 && !strings.Contains(res.stdout, want) {
+				t.Errorf("no %q in %s", want, res.stdout)
 			}
 		}
 	}

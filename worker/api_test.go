@@ -167,3 +167,38 @@ func TestDeadlineOption(t *testing.T) {
 		t.Errorf("Comm after the failure: %v", err)
 	}
 }
+
+// TestOneRankThatLeavesEndsTheOthersCalls closes one rank's world while the others go on
+// on communicators of their own, of which some do not have that rank.
+func TestOneRankThatLeavesEndsTheOthersCalls(t *testing.T) {
+	ctx := t.Context()
+	errs := ranks(t, 4, func(w *World, c *Comm) error {
+		row, err := c.Split(ctx, w.Rank()/2, 0)
+		if err != nil {
+			return err
+		}
+		column, err := c.Split(ctx, w.Rank()%2, 0)
+		if err != nil {
+			return err
+		}
+		for i := 0; ; i++ {
+			if i == 20 && w.Rank() == 3 {
+				return w.Close()
+			}
+			if err := AllReduce(ctx, row, make([]float64, 10), Sum); err != nil {
+				return err
+			}
+			if err := AllReduce(ctx, column, make([]float64, 10), Sum); err != nil {
+				return err
+			}
+		}
+	})
+	for r, err := range errs {
+		if (r == 3) != (err == nil) {
+			t.Errorf("rank %d: %v", r, err)
+		}
+		if r < 3 && !strings.Contains(err.Error(), "rank 3 has closed its communicator") {
+			t.Errorf("rank %d does not name rank 3: %v", r, err)
+		}
+	}
+}

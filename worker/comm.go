@@ -46,6 +46,9 @@ func (c *Comm) Split(ctx context.Context, color, key int) (*Comm, error) {
 	if g == nil {
 		return nil, nil
 	}
+	c.w.mu.Lock()
+	c.w.links.split = append(c.w.links.split, g)
+	c.w.mu.Unlock()
 	return &Comm{w: c.w, g: g}, nil
 }
 
@@ -99,6 +102,8 @@ type links struct {
 	mesh   *tcp.Mesh         // nil in a world of one
 	engine collective.Engine // likewise
 	comm   *Comm
+	// split has the groups of the communicators made from comm.
+	split []*collective.Group
 	// unwatch stops the watch of the world's context. The end of that context breaks mesh.
 	unwatch func() bool
 }
@@ -119,7 +124,11 @@ func (l *links) close() error {
 	if l.comm == nil {
 		return nil
 	}
-	return l.comm.g.Close()
+	var errs []error
+	for _, g := range append(l.split, l.comm.g) { // the world's comes last: it has the connections
+		errs = append(errs, g.Close())
+	}
+	return errors.Join(errs...)
 }
 
 // mesh opens this rank's part of the TCP mesh.

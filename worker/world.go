@@ -116,10 +116,16 @@ func (w *World) Context() context.Context { return w.ctx }
 
 // Fail reports to the agent that this rank failed because of err, which ends the round
 // for all ranks. It returns when the agent's socket has the message, after at most 5 s;
-// then the process may end. Without an agent, or if err is the consequence of an abort,
-// Fail sends nothing.
+// then the process may end. Without an agent it tells the ranks to which this rank is
+// connected. If err is the consequence of an abort, Fail sends nothing.
 func (w *World) Fail(err error) error {
 	if w.agent == nil {
+		w.mu.Lock()
+		engine := w.links.engine
+		w.mu.Unlock()
+		if engine != nil {
+			engine.Break(errors.New(message(err)))
+		}
 		return nil
 	}
 	if _, ok := errors.AsType[*AbortError](err); ok {

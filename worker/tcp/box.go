@@ -346,8 +346,8 @@ func (b *box) take(from map[key]*op, k key) *op {
 	return o
 }
 
-// checkPeer breaks the mesh if the lane has ended and a message of its peer is awaited.
-// It runs when the lane ends and after each post.
+// checkPeer breaks the mesh if the lane has ended because its peer is gone, or if a message
+// of a peer that has closed is awaited. It runs when the lane ends and after each post.
 func (b *box) checkPeer(l *lane) {
 	select {
 	case <-l.done:
@@ -355,18 +355,26 @@ func (b *box) checkPeer(l *lane) {
 		return
 	}
 	of := func(o *op) bool { return o.peer == l.id.rank }
+	peer, ok := l.err.(*collective.PeerError)
+	if ok && peer.Closed && !b.awaits(of) {
+		return
+	}
+	l.m.Break(l.err)
+	b.fail(of, context.Cause(l.m.life))
+}
+
+// awaits reports whether one of the ops that which chooses waits for a peer.
+func (b *box) awaits(which func(*op) bool) bool {
 	b.mu.Lock()
-	awaited := false
+	defer b.mu.Unlock()
 	for _, ops := range []map[key]*op{b.posted, b.waiting} {
 		for _, o := range ops {
-			awaited = awaited || of(o)
+			if which(o) {
+				return true
+			}
 		}
 	}
-	b.mu.Unlock()
-	if awaited {
-		l.m.Break(l.err)
-		b.fail(of, context.Cause(l.m.life))
-	}
+	return false
 }
 
 // fail ends the ops that which chooses, among those that wait for a peer.
