@@ -184,7 +184,7 @@ func TestTLSWithoutASecret(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer raw.Close()
-		_ = raw.SetDeadline(time.Now().Add(5 * time.Second))
+		_ = raw.SetDeadline(time.Now().Add(20 * time.Second))
 		if err := tls.Client(raw, &tls.Config{ServerName: name, InsecureSkipVerify: true}).Handshake(); err == nil {
 			t.Error("it is answered")
 		}

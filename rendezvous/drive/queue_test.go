@@ -26,7 +26,7 @@ func TestQueueKeepsTheOrder(t *testing.T) {
 	for n := 0; n < writers*each; {
 		select {
 		case <-q.ready:
-		case <-time.After(5 * time.Second):
+		case <-time.After(20 * time.Second):
 			t.Fatalf("no further event after %d", n)
 		}
 		for _, p := range q.TakeAll() {

@@ -123,7 +123,7 @@ func TestSmallMessagesCostLittleMemory(t *testing.T) {
 		}
 		defer c.Close()
 		_, _ = c.Write(b)
-		_ = c.SetReadDeadline(time.Now().Add(5 * time.Second))
+		_ = c.SetReadDeadline(time.Now().Add(20 * time.Second))
 		if reply, _ := io.ReadAll(c); bytes.HasPrefix(reply, []byte{pushPullMsg}) {
 			t.Errorf("%s: the agent answers it", name)
 		}
@@ -161,7 +161,7 @@ func TestNamesAreBounded(t *testing.T) {
 	}
 	defer c.Close()
 	_, _ = c.Write(many)
-	_ = c.SetReadDeadline(time.Now().Add(5 * time.Second))
+	_ = c.SetReadDeadline(time.Now().Add(20 * time.Second))
 	if reply, err := io.ReadAll(c); err != nil || !bytes.HasPrefix(reply, []byte{pushPullMsg}) {
 		t.Errorf("a state in bounds is answered with %.40q (%v)", reply, err)
 	}

@@ -37,7 +37,7 @@ func serve(t *testing.T) (s *Share, stop func()) {
 			if err != nil {
 				t.Error(err)
 			}
-		case <-time.After(5 * time.Second):
+		case <-time.After(20 * time.Second):
 			t.Error("Serve does not end")
 		}
 	})
@@ -52,7 +52,7 @@ func dial(t *testing.T, s *Share, say string) net.Conn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { c.Close() })
-	_ = c.SetDeadline(time.Now().Add(5 * time.Second))
+	_ = c.SetDeadline(time.Now().Add(20 * time.Second))
 	if _, err := c.Write([]byte(say)); err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +74,7 @@ func answer(t *testing.T, l net.Listener, n int) string {
 			return
 		}
 		defer c.Close()
-		_ = c.SetDeadline(time.Now().Add(5 * time.Second))
+		_ = c.SetDeadline(time.Now().Add(20 * time.Second))
 		b := make([]byte, n)
 		_, err = io.ReadFull(c, b)
 		_, _ = c.Write(b)
@@ -86,7 +86,7 @@ func answer(t *testing.T, l net.Listener, n int) string {
 			t.Fatal(r.err)
 		}
 		return r.text
-	case <-time.After(5 * time.Second):
+	case <-time.After(20 * time.Second):
 		t.Fatal("no connection came")
 		return ""
 	}
