@@ -33,6 +33,7 @@ func allowed() []allowedDifference {
 		{"signal/standalone", "worker * MASTER_ADDR", "likewise"},
 		{"restart/standalone", "worker * MASTER_ADDR", "likewise"},
 		{"nodes/c10d*", "worker * MASTER_ADDR", "likewise"},
+		{"start/static without a port", "*", "torchrun fails; gorun takes port 29500"},
 		{"nodes/c10d*", "worker * TORCHELASTIC_USE_AGENT_STORE", "as torch since 2.2: the agent has the store"},
 		{"start/elastic on one node", "worker * TORCHELASTIC_USE_AGENT_STORE", "likewise"},
 		{"nodes/static at an endpoint", "worker * MASTER_PORT", "an endpoint for several nodes means c10d, unless static is asked for"},
@@ -42,6 +43,7 @@ func allowed() []allowedDifference {
 		{"wrong/no*", "error", "gorun's help calls it PROGRAM"},
 		{"wrong/switch with a value", "error", "gorun adds what a switch takes"},
 		{"wrong/restarts without a value", "error", "gorun adds where the value comes from"},
+		{"wrong/interval by variable", "error", "likewise"},
 
 		{"flag/empty role", "worker * ROLE_NAME", "an empty value mostly is a shell variable that is not set: the default counts"},
 		{"program/missing script", "log", "gorun starts no worker for a script that is not there"},
@@ -53,6 +55,7 @@ func allowed() []allowedDifference {
 		{"log/tee bytes", "stdout", "torchrun's thread ends at bytes that are no text; gorun passes them on"},
 
 		{"error file/several lines", "report", "indented, so that no text of a worker is taken for the report's own"},
+		{"error file/empty call stack", "report", "the message says more than an empty call stack"},
 		{"error file/no message", "*", crash},
 		{"error file/no extraInfo", "*", crash},
 		{"error file/half-written", "*", crash},

@@ -1,8 +1,21 @@
 package compat_test
 
-// laterCases use what torchrun has got since 1.13.
+import (
+	"os/exec"
+	"strings"
+)
+
+// cpus returns how many CPUs this machine has, as Python's os.cpu_count.
+func cpus() string {
+	out, _ := exec.Command("getconf", "_NPROCESSORS_ONLN").Output()
+	return "'" + strings.TrimSpace(string(out)) + "'"
+}
+
+// laterCases use what torchrun has got since 1.13, or depend on the machine.
 func laterCases() []testCase {
 	return []testCase{
+		{name: "later/workers by CPU", args: "--nproc-per-node=cpu probe.py", want: outcome{"exit code": "0", "worker 0.0 WORLD_SIZE": cpus()}},
+		{name: "later/workers by what is there", args: "--nproc-per-node=auto probe.py", want: outcome{"exit code": "0", "worker 0.0 WORLD_SIZE": cpus()}},
 		{name: "later/virtual local rank", args: "--virtual-local-rank --nproc-per-node=2 probe.py", env: []string{"CUDA_VISIBLE_DEVICES=3,5"}, want: outcome{
 			"exit code": "0", "worker 0.0 LOCAL_RANK": "'0'", "worker 1.0 LOCAL_RANK": "'0'", "worker 1.0 RANK": "'1'",
 			"worker 0.0 CUDA_VISIBLE_DEVICES": "'3'", "worker 1.0 CUDA_VISIBLE_DEVICES": "'5'",

@@ -45,15 +45,19 @@ func (l launcher) play(t *testing.T, c testCase) outcome {
 		port: strconv.Itoa(porttest.Free(t, "")),
 		out:  outcome{},
 	}
-	for _, name := range []string{"tmp", "probes", "logs"} {
+	for _, name := range []string{"tmp", "probes", "logs", "pkg", "sub"} {
 		if err := os.Mkdir(filepath.Join(r.dir, name), 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for _, name := range []string{"probe.py", "w0.py", "w1.py"} {
+	for _, name := range []string{"probe.py", "w0.py", "w1.py", "script", "a script.py", "pkg/__init__.py", "pkg/__main__.py", "pkg/mod.py", "sub/probe.py"} {
+		mode := fs.FileMode(0o755)
+		if name == "script" {
+			mode = 0o644
+		}
 		text, err := os.ReadFile("testdata/probe.py")
 		if err == nil {
-			err = os.WriteFile(filepath.Join(r.dir, name), append([]byte("#!/usr/bin/env python3\n"), text...), 0o755)
+			err = os.WriteFile(filepath.Join(r.dir, name), append([]byte("#!/usr/bin/env python3\n"), text...), mode)
 		}
 		if err != nil {
 			t.Fatal(err)

@@ -55,7 +55,7 @@ func (s StdSpec) String() string {
 
 // ParseStd reads "0" (none), "1" (stdout), "2" (stderr) or "3" (both) for all
 // local ranks, or a list like "0:3,1:0". Local ranks that the list does not name
-// have no stream. Unlike torchrun, ParseStd accepts local ranks of more than one
+// have no stream; of several values for a rank the last one counts. Unlike torchrun, ParseStd accepts local ranks of more than one
 // digit.
 func ParseStd(s string) (StdSpec, error) {
 	const usage = "give 0 (none), 1 (stdout), 2 (stderr) or 3 (both) for all workers, or a list like 0:3,1:0"
@@ -76,9 +76,6 @@ func ParseStd(s string) (StdSpec, error) {
 		std, ok := parseStreams(bits)
 		if !ok {
 			return StdSpec{}, fmt.Errorf("%q in %q does not end with 0, 1, 2 or 3: %s", part, s, usage)
-		}
-		if _, twice := byRank[r]; twice {
-			return StdSpec{}, fmt.Errorf("local rank %d is named twice in %q", r, s)
 		}
 		byRank[r] = std
 	}

@@ -27,7 +27,7 @@ func TestParseStd(t *testing.T) {
 		{in: ",0:3", bad: true},
 		{in: "3,1:0", bad: true},
 		{in: "0:3:1", bad: true},
-		{in: "0:1,0:2", bad: true},
+		{in: "0:1,0:2", want: map[int]Std{0: Stderr}},
 		{in: "0:3, 1:0", bad: true},
 		{in: "99999999999999999999:3", bad: true},
 		{in: "stdout", bad: true},

@@ -89,7 +89,7 @@ func (a asked) taken() []string {
 func torchrunFlagRows() []Row {
 	return []Row{
 		{Name: "--nnodes", Parity: More, Text: "from Slurm, Kubernetes or mpirun where no flag says it"},
-		{Name: "--nproc-per-node", Parity: More, Text: "as for --nnodes; there is no `xpu`"},
+		{Name: "--nproc-per-node", Parity: More, Text: "as for --nnodes; `cpu` counts the CPUs that gorun may use; there is no `xpu`"},
 		{
 			Name: "--rdzv-backend", Parity: Other, Text: "c10d is gorun's gossip, `etcd` and `etcd-v2` are etcd's v3 API: all nodes of a job run gorun. An endpoint for several nodes without a backend means c10d, for one node static",
 			applies: backendDiffers,

@@ -124,7 +124,7 @@ func (in *input) startMethod(s *Spec) {
 	methods := []string{"spawn", "fork", "forkserver"}
 	switch {
 	case !v.given:
-	case !slices.Contains(methods, v.text):
+	case !slices.Contains(methods, v.text) && (s.RunPath || !v.env): // argparse checks no defaults
 		in.failChoice(v, methods...)
 	case v.text != "spawn" && s.RunPath || v.env:
 		s.note("%s %s has no effect: gorun starts each worker as a new process, as spawn does", v.from, v.text)
