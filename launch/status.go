@@ -26,7 +26,7 @@ func (a *agent) newStatus() *status.Service {
 	return status.NewService(status.ServiceOptions{
 		Started: a.started, Secret: a.secrets.given, Pool: a.pool, Wait: &a.wg, Say: a.console.Say,
 		Call:  func(c status.Call) { a.events.Put(c) },
-		Calls: func() []board.Call { return a.workers.socket.Board().Calls() },
+		Board: func() *board.Node { return a.workers.socket.Board() },
 	})
 }
 

@@ -144,6 +144,10 @@ const stepPause = 200 * time.Millisecond
 // Step tells the agent that the program is at step n, for those who watch the job. It may
 // be called as often as the program likes; the agent hears of it a few times a second.
 func (w *World) Step(n int) {
+	if w.board != nil {
+		w.board.SetStep(w.set.LocalRank, uint64(max(0, n)))
+		return // the agent reads it there
+	}
 	if w.agent == nil {
 		return
 	}

@@ -120,7 +120,12 @@ func TestCallsAreThoseOfTheRound(t *testing.T) {
 	n := NewNode()
 	t.Cleanup(n.Close)
 	n.Begin(Round{Number: 1, Ranks: 1})
-	line := take(t, n, 1).OpenLine(0, board.Comm{Size: 1})
+	b := take(t, n, 1)
+	b.SetStep(0, 12)
+	if steps := n.Steps(); len(steps) != 1 || steps[0] != 12 {
+		t.Errorf("steps %v", steps)
+	}
+	line := b.OpenLine(0, board.Comm{Size: 1})
 	line.Enter(board.Call{Kind: uint8(collective.KindBarrier), Seq: 7})
 	if c := n.Calls(); len(c) != 1 || c[0].Text != "barrier #7" {
 		t.Errorf("%+v", c)
@@ -134,7 +139,7 @@ func TestCallsAreThoseOfTheRound(t *testing.T) {
 		t.Errorf("%+v", c)
 	}
 	n.Begin(Round{Number: 2, Ranks: 1})
-	if c := n.Calls(); len(c) != 0 {
-		t.Errorf("%+v", c)
+	if c, steps := n.Calls(), n.Steps(); len(c) != 0 || len(steps) != 0 {
+		t.Errorf("%+v, steps %v", c, steps)
 	}
 }

@@ -37,6 +37,22 @@ func (n *Node) Calls() []Call {
 	return n.look(time.Now())
 }
 
+// Steps returns how far the program of each rank of this node is, of those that said it.
+func (n *Node) Steps() map[int]uint64 {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.board == nil {
+		return nil
+	}
+	steps := map[int]uint64{}
+	for local := range n.board.Ranks() {
+		if step := n.board.Member(local).Step; step > 0 {
+			steps[n.round.FirstRank+local] = step
+		}
+	}
+	return steps
+}
+
 // look reads all open calls and remembers since when each is seen. The lock is held.
 func (n *Node) look(now time.Time) (open []Call) {
 	if n.board == nil {

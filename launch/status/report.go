@@ -59,6 +59,7 @@ type Rank struct {
 	// has been there. Other workers have none.
 	Call    string `json:"call,omitempty"`
 	CallAge int64  `json:"call_ms,omitempty"`
+	Step    uint64 `json:"step,omitempty"` // what a Go worker says of its progress
 }
 
 // The parts of a worker's output that gorun sees. It does not see a standard output

@@ -38,10 +38,9 @@ type ServiceOptions struct {
 	Pool     *accept.Pool
 	Call     func(Call) // passes a request to the agent's loop, without blocking
 	Say      func(format string, args ...any)
-	Wait     *sync.WaitGroup // for the goroutine that serves
-	NoSocket bool            // Open opens no socket
-	// Calls returns the calls in which this node's workers are; nil: nobody knows.
-	Calls func() []board.Call
+	Wait     *sync.WaitGroup    // for the goroutine that serves
+	NoSocket bool               // Open opens no socket
+	Board    func() *board.Node // of this node; nil: there is none
 }
 
 // Call is a request that the agent's loop answers.
@@ -162,7 +161,14 @@ func (s *Service) Report(n rendezvous.Node, round int, all []workers.Worker, pos
 	now := time.Now()
 	out := NodeReport{Version: n.Version, PID: n.PID, Keeper: os.Getppid(), Up: now.Sub(s.opts.Started).Milliseconds(), Round: round}
 	out.State, out.Ranks = ranksOf(all, now)
-	s.addCalls(out.Ranks, now)
+	if s.opts.Board != nil {
+		b := s.opts.Board()
+		addCalls(out.Ranks, b.Calls(), now)
+		steps := b.Steps()
+		for i := range out.Ranks {
+			out.Ranks[i].Step = steps[out.Ranks[i].Rank]
+		}
+	}
 	s.mu.Lock()
 	out.Findings = s.findings
 	s.mu.Unlock()
@@ -185,11 +191,8 @@ func (s *Service) Report(n rendezvous.Node, round int, all []workers.Worker, pos
 }
 
 // addCalls adds to each rank the call in which it has been longest.
-func (s *Service) addCalls(ranks []Rank, now time.Time) {
-	if s.opts.Calls == nil {
-		return
-	}
-	for _, c := range s.opts.Calls() {
+func addCalls(ranks []Rank, calls []board.Call, now time.Time) {
+	for _, c := range calls {
 		i := slices.IndexFunc(ranks, func(r Rank) bool { return r.Rank == c.Rank && r.State == Running })
 		if age := now.Sub(c.Since).Milliseconds(); i >= 0 && (ranks[i].Call == "" || age > ranks[i].CallAge) {
 			ranks[i].Call, ranks[i].CallAge = c.Text, age

@@ -117,16 +117,14 @@ func TestServiceReport(t *testing.T) {
 // TestReportHasCalls checks that a rank's call is the one in which it has been longest.
 func TestReportHasCalls(t *testing.T) {
 	now := time.Now()
-	s := NewService(ServiceOptions{Calls: func() []board.Call {
-		return []board.Call{
-			{Rank: 4, Text: "barrier #1", Since: now.Add(-time.Second)},
-			{Rank: 4, Text: "all-reduce #2", Since: now.Add(-time.Minute)},
-			{Rank: 5, Text: "of a rank that has ended"},
-			{Rank: 99, Text: "of no rank"},
-		}
-	}})
+	calls := []board.Call{
+		{Rank: 4, Text: "barrier #1", Since: now.Add(-time.Second)},
+		{Rank: 4, Text: "all-reduce #2", Since: now.Add(-time.Minute)},
+		{Rank: 5, Text: "of a rank that has ended"},
+		{Rank: 99, Text: "of no rank"},
+	}
 	ranks := []Rank{{Rank: 3, State: Running}, {Rank: 4, State: Running}, {Rank: 5, State: Done}}
-	s.addCalls(ranks, now)
+	addCalls(ranks, calls, now)
 	if r := ranks[1]; r.Call != "all-reduce #2" || r.CallAge != 60_000 || ranks[0].Call != "" || ranks[2].Call != "" {
 		t.Errorf("%+v", ranks)
 	}
