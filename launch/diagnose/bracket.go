@@ -11,7 +11,7 @@ func (h *head) removeBracket(line []byte) (rest []byte, more bool) {
 	}
 	in, after := line[1:end], line[end+1:]
 	colon := len(after) > 0 && after[0] == ':'
-	if t, left := readTime(bytes.TrimLeft(in, " ")); t.isKnown() {
+	if t, left := readBracketTime(in); t.isKnown() {
 		h.setTime(t)
 		if h.readTensorRank(left) {
 			return skipSpace(after), true
@@ -42,6 +42,16 @@ func (h *head) removeBracket(line []byte) (rest []byte, more bool) {
 	}
 	h.readRank(line)
 	return h.removeOtherBracket(line, in, after, colon)
+}
+
+// readBracketTime reads the time with which brackets begin. No time begins with a small
+// letter, as most brackets do.
+func readBracketTime(in []byte) (stamp, []byte) {
+	in = bytes.TrimLeft(in, " ")
+	if len(in) == 0 || in[0] > 'Z' {
+		return stamp{}, in
+	}
+	return readTime(in)
 }
 
 // readTensorRank reads the rank from the fields that SGLang puts after the time of a

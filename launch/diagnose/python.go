@@ -24,7 +24,6 @@ const maxMessageLines = 8
 
 var (
 	nativeFrame  = lazyRegexp(`File "(?:<unknown>|[^"]*\.(?:c|cc|cpp|cxx|cu|h|hpp|rs|S|so[.0-9]*))", line \d+`)
-	frameLine    = lazyRegexp(`^File ".*", line \d+(?:, in |$)`)
 	classLine    = lazyRegexp(`^((?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*)(?::\s*(.*))?$`)
 	errorLine    = lazyRegexp(`^(?:[A-Za-z_]\w*\.)*[A-Za-z_]*(?:Error|Exception|Interrupt|Exit)\b`)
 	framePlace   = lazyRegexp(`File "([^"]+)", line (\d+)`)
@@ -54,7 +53,12 @@ func isIgnored(line string) bool {
 // isFrame reports whether a line is the first line of a frame.
 func isFrame(line string) bool {
 	rest := strings.TrimLeft(line, " \t")
-	return len(rest) < len(line) && strings.HasPrefix(rest, `File "`) && frameLine().MatchString(rest)
+	if len(rest) == len(line) || !strings.HasPrefix(rest, `File "`) {
+		return false
+	}
+	_, place, ok := strings.Cut(rest, `", line `)
+	after := strings.TrimLeft(place, "0123456789")
+	return ok && len(after) < len(place) && (after == "" || strings.HasPrefix(after, ", in "))
 }
 
 // containsAny reports whether s has one of the texts. It spares an expression.

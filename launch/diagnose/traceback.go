@@ -39,9 +39,8 @@ func (s *Scanner) readTraceback(l *line) {
 		t = &tracebackReader{firstLine: l.number, spawned: -1, rank: -1}
 		s.tracebacks[l.stream] = t
 	}
-	if text := strings.TrimRight(s.report.dedent(string(l.raw)), " \t"); text != "" {
+	if text := strings.TrimPrefix(strings.TrimRight(s.report.dedent(string(l.raw)), " \t"), t.prefix); text != "" {
 		before := t.state
-		text = strings.TrimPrefix(text, t.prefix)
 		if at := strings.Index(text, string(traceStart)); at > 0 && !strings.Contains(text[:at], "Original ") {
 			t.prefix, text = text[:at], text[at:] // a logger's prefix may stand here only
 			t.rank = l.rank

@@ -16,6 +16,15 @@ func TestPeersHaveHosts(t *testing.T) {
 	}
 }
 
+// TestPrefixAloneInTraceback shows that a line with nothing but a logger's prefix does no
+// harm within a traceback.
+func TestPrefixAloneInTraceback(t *testing.T) {
+	const log = "X:Traceback (most recent call last):\nX:\nX:  File \"/w/a.py\", line 1, in f\nX:\nX:ValueError: odd\n"
+	if found := scan(t, "job.log", log); len(found) != 1 || found[0].Text != "ValueError: odd (w/a.py:1)" {
+		t.Errorf("got %+v", found)
+	}
+}
+
 // TestMissingModuleNamesTheInterpreter shows that the fix says which interpreter has no
 // such module.
 func TestMissingModuleNamesTheInterpreter(t *testing.T) {
