@@ -103,14 +103,19 @@ func otherLine(c *rendezvous.Cause) string {
 	return fmt.Sprintf("gorun: rank %d: %s", c.Rank, strings.Join(parts, "; "))
 }
 
+// rankPrefix matches what torch puts before the lines of an exception that ends a rank.
+var rankPrefix = regexp.MustCompile(`^\[rank\d+\]: ?`)
+
 // withoutTraceback removes the last traceback of a worker's standard error if it is the
-// one that the error file has: both end with the same line.
+// one that the error file has: both end with the same line. Since torch 2.2 the rank
+// stands before each line.
 func withoutTraceback(tail []string, traceback string) []string {
+	plain := func(line string) string { return rankPrefix.ReplaceAllString(line, "") }
 	last := strings.TrimRight(traceback, "\n")
 	last = last[strings.LastIndexByte(last, '\n')+1:]
 	end := -1
 	for i, line := range tail {
-		if last != "" && line == last {
+		if last != "" && plain(line) == last {
 			end = i
 		}
 	}
@@ -118,7 +123,7 @@ func withoutTraceback(tail []string, traceback string) []string {
 		return tail
 	}
 	begin := end
-	for begin > 0 && !strings.HasPrefix(tail[begin], "Traceback (most recent call last)") {
+	for begin > 0 && !strings.HasPrefix(plain(tail[begin]), "Traceback (most recent call last)") {
 		begin--
 	}
 	return slices.Concat(tail[:begin], tail[end+1:])

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -238,4 +239,23 @@ func TestWorkerTextDoesNotLookLikeGorun(t *testing.T) {
 func withoutZeros(m map[string]int) map[string]int {
 	maps.DeleteFunc(m, func(_ string, n int) bool { return n == 0 })
 	return m
+}
+
+// TestTracebackIsShownOnce checks that standard error is shown without the traceback that
+// the error file has, whatever torch puts before its lines.
+func TestTracebackIsShownOnce(t *testing.T) {
+	traceback := "Traceback (most recent call last):\n  File \"train.py\", line 13, in train\nValueError: loss is NaN\n"
+	for _, prefix := range []string{"", "[rank1]: "} {
+		tail := []string{"step 1"}
+		for line := range strings.Lines(traceback) {
+			tail = append(tail, prefix+strings.TrimSuffix(line, "\n"))
+		}
+		tail = append(tail, "bye")
+		if got := withoutTraceback(tail, traceback); !slices.Equal(got, []string{"step 1", "bye"}) {
+			t.Errorf("with %q before each line: %q", prefix, got)
+		}
+	}
+	if got := withoutTraceback([]string{"[rank1]: ValueError: other"}, traceback); len(got) != 1 {
+		t.Errorf("another error: %q", got)
+	}
 }
