@@ -186,7 +186,7 @@ func torchrunVariableRows() []Row {
 		{Name: "PET_<FLAG>", Parity: Worded, Text: "one that has no effect gets a line"},
 		{Name: "PYTHON_EXEC", Parity: Same, Text: "without it `$VIRTUAL_ENV/bin/python`, then python3: gorun runs in no Python itself"},
 		{
-			Name: "LOGLEVEL", Parity: Other, Text: "gorun's own lines do not depend on it",
+			Name: "LOGLEVEL", Parity: Other, Text: "gorun's own lines do not depend on it; the events of --event-log-handler do, as there",
 			applies: func(a asked) string {
 				if v, _ := a.lookup("LOGLEVEL"); v != "" && v != "WARNING" {
 					return "gorun prints the same lines at every level"
