@@ -19,6 +19,7 @@ import (
 	"github.com/gorun/gorun/launch/board"
 	"github.com/gorun/gorun/launch/socket"
 	"github.com/gorun/gorun/rendezvous"
+	"github.com/gorun/gorun/worker/contract"
 )
 
 // envRole makes the test program a rank of three. Rank 2 does what the role says in its
@@ -28,6 +29,7 @@ const envRole = "WORKER_TEST_ROLE"
 const (
 	roleKilled  = "killed"  // rank 2 dies
 	roleStopped = "stopped" // rank 2 is stopped; the others have a deadline
+	roleBound   = "bound"   // the rank prints the CPUs that it may use
 	roleCorrupt = "corrupt" // rank 2 writes junk over its page, then dies
 )
 
@@ -51,6 +53,10 @@ func playRank(role string) error {
 		return err
 	}
 	defer w.Close()
+	if role == roleBound {
+		fmt.Println(allowedCPUs(), w.board.Spin())
+		return nil
+	}
 	c, err := w.Comm(ctx)
 	if err != nil {
 		return err
@@ -92,6 +98,35 @@ func misbehave(w *World, role string) {
 type rankProcess struct {
 	cmd *exec.Cmd
 	out *bufio.Scanner
+}
+
+// allowedCPUs returns the CPUs that this process may use, as the kernel lists them.
+func allowedCPUs() string {
+	text, _ := os.ReadFile("/proc/self/status")
+	_, after, _ := strings.Cut(string(text), "Cpus_allowed_list:")
+	line, _, _ := strings.Cut(after, "\n")
+	return strings.TrimSpace(line)
+}
+
+// TestWorkerBindsItself checks what a worker does with the CPUs of its welcome.
+func TestWorkerBindsItself(t *testing.T) {
+	all := allowedCPUs()
+	text := all[:strings.IndexFunc(all+",", func(r rune) bool { return r < '0' || r > '9' })]
+	first, err := strconv.Atoi(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := newBoard(t)
+	for want, cpus := range map[string][]int{text + " true": {first}, all + " false": {first, 8000}} { // no machine has CPU 8000
+		answer := contract.Frame{Type: contract.TypeWelcome, Version: 1, Board: contract.BoardVersion, CPUs: cpus}
+		path, _ := answerWith(t, answer, int(b.File().Fd()))
+		cmd := exec.CommandContext(t.Context(), os.Args[0])
+		cmd.Env = append(os.Environ(), envRole+"="+roleBound, "RANK=0", "WORLD_SIZE=1", "GORUN_WORKER_SOCKET="+path)
+		out, err := cmd.Output()
+		if got := strings.TrimSpace(string(out)); err != nil || got != want {
+			t.Errorf("with CPUs %v the worker prints %q, %v; want %q", cpus, got, err, want)
+		}
+	}
 }
 
 // startProcesses starts three ranks, with an agent if socket is not "".

@@ -31,6 +31,12 @@ func newBoard(t testing.TB) *board.Board {
 // and with descriptors.
 func welcomeWith(t *testing.T, version int, fds ...int) (path string, hello func() contract.Frame) {
 	t.Helper()
+	return answerWith(t, contract.Frame{Type: contract.TypeWelcome, Version: 1, Board: version}, fds...)
+}
+
+// answerWith answers the first hello on a socket with a frame and with descriptors.
+func answerWith(t *testing.T, answer contract.Frame, fds ...int) (path string, hello func() contract.Frame) {
+	t.Helper()
 	path = filepath.Join(t.TempDir(), "s")
 	ln, err := net.Listen("unix", path)
 	if err != nil {
@@ -46,7 +52,7 @@ func welcomeWith(t *testing.T, version int, fds ...int) (path string, hello func
 		t.Cleanup(func() { conn.Close() })
 		var f contract.Frame
 		_ = json.NewDecoder(conn).Decode(&f)
-		line, _ := json.Marshal(contract.Frame{Type: contract.TypeWelcome, Version: 1, Board: version})
+		line, _ := json.Marshal(answer)
 		var oob []byte
 		if len(fds) > 0 {
 			oob = syscall.UnixRights(fds...)

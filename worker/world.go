@@ -141,8 +141,8 @@ func (w *World) Fail(err error) error {
 // stepPause is the least time between two steps that the agent hears of.
 const stepPause = 200 * time.Millisecond
 
-// Step tells the agent that the program is at step n, for those who watch the job. It may
-// be called as often as the program likes; the agent hears of it a few times a second.
+// Step tells the agent that the program is at step n, for those who watch the job (gorun
+// status --json). It may be called as often as the program likes.
 func (w *World) Step(n int) {
 	if w.board != nil {
 		w.board.SetStep(w.set.LocalRank, uint64(max(0, n)))
