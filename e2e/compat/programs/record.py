@@ -3,11 +3,6 @@
 # $ torchrun --standalone --nproc_per_node=$N record.py
 # > rank 0 attempt 0 sum 2
 # > rank 1 attempt 0 sum 2
-# $ torchrun --standalone --nproc_per_node=$N --max_restarts=1 record.py
-# > rank 0 attempt 0 sum 2
-# > rank 0 attempt 1 sum 2
-# > rank 1 attempt 0 sum 2
-# > rank 1 attempt 1 sum 2
 import os
 import time
 
