@@ -39,7 +39,7 @@ func FromEnv(lookup func(string) (string, bool)) (Settings, error) {
 		Device:   get(contract.EnvDevice),
 	}
 	if get("RANK") == "" && get("WORLD_SIZE") == "" {
-		return s, nil
+		return s, checkAlone(get)
 	}
 	for _, v := range []struct {
 		name     string
@@ -75,6 +75,17 @@ func FromEnv(lookup func(string) (string, bool)) (Settings, error) {
 		s.Store = net.JoinHostPort(host, port)
 	}
 	return s, s.check()
+}
+
+// checkAlone refuses a process of mpirun: it would be a world of its own, in silence, while
+// its user means one world of all.
+func checkAlone(get func(string) string) error {
+	for _, size := range []string{"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"} {
+		if n, err := strconv.Atoi(get(size)); err == nil && n > 1 {
+			return fmt.Errorf("%s is %d, but RANK and WORLD_SIZE are not set: mpirun has no store for Go workers; let it start gorun: mpirun -N 1 gorun PROGRAM", size, n)
+		}
+	}
+	return nil
 }
 
 func (s Settings) check() error {

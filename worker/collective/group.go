@@ -283,9 +283,11 @@ func (g *Group) post(b Buffer, peer int, tag int32, send bool) (*Message, error)
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock() // the order of numbers is that of posts
-	m := &Message{}
+	var m *Message
 	if n := len(g.messages.free); n > 0 {
 		m, g.messages.free = g.messages.free[n-1], g.messages.free[:n-1]
+	} else {
+		m = &Message{}
 	}
 	s := stream{peer, tag, send}
 	g.messages.seqs[s]++

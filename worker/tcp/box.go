@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"sync"
 
 	"github.com/gorun/gorun/worker/collective"
@@ -32,6 +33,7 @@ type box struct {
 	waiting map[key]*op      // sends that wait for the receiver
 	early   map[key]*arrival // messages that came before their receiver
 	credit  map[int]*credit  // by peer
+	spare   []*arrival       // whose message has its receiver; at most maxSpare
 }
 
 // key names a message; peer is the rank at the other end, in the world.
@@ -41,6 +43,9 @@ type key struct {
 	tag  int32
 	seq  uint64
 }
+
+// maxSpare is how many arrivals are kept for later messages, with at most eagerMax bytes.
+const maxSpare = 16
 
 // arrival is a message that came before its receiver: an eager one, or a frameReady,
 // which has no data.
@@ -170,9 +175,10 @@ func (b *box) receive(l *lane, k key) {
 		return
 	}
 	delete(b.early, k)
-	if a.header.frame == frameReady {
+	if h := a.header; h.frame == frameReady {
+		b.release(a)
 		b.mu.Unlock() // o stays posted until its data comes
-		l.send(header{frame: frameClear, call: a.header.call}, nil, nil)
+		l.send(header{frame: frameClear, call: h.call}, nil, nil)
 		return
 	}
 	delete(b.posted, k)
@@ -184,7 +190,28 @@ func (b *box) receive(l *lane, k key) {
 		copy(o.buf, a.data)
 		b.taken(l, len(a.data))
 	}
+	b.mu.Lock()
+	b.release(a)
+	b.mu.Unlock()
 	o.end(err)
+}
+
+// newArrival returns a spare arrival, or a new one; b.mu is held.
+func (b *box) newArrival() *arrival {
+	n := len(b.spare)
+	if n == 0 {
+		return &arrival{}
+	}
+	a := b.spare[n-1]
+	b.spare = b.spare[:n-1]
+	return a
+}
+
+// release keeps a, whose message has its receiver; b.mu is held.
+func (b *box) release(a *arrival) {
+	if len(b.spare) < maxSpare {
+		b.spare = append(b.spare, a)
+	}
 }
 
 // check compares a message with its receiver.
@@ -305,7 +332,9 @@ func (b *box) arrived(l *lane, h header) error {
 			return errUnexpected(l)
 		}
 		if h.frame == frameReady {
-			b.early[k] = &arrival{header: h}
+			a := b.newArrival()
+			a.header, a.data = h, a.data[:0]
+			b.early[k] = a
 			b.mu.Unlock()
 			return nil
 		}
@@ -326,7 +355,10 @@ func (b *box) arrived(l *lane, h header) error {
 		o.end(err)
 		return err
 	}
-	a := &arrival{header: h, data: make([]byte, h.length)}
+	b.mu.Lock()
+	a := b.newArrival()
+	b.mu.Unlock()
+	a.header, a.data = h, slices.Grow(a.data[:0], int(h.length))[:h.length]
 	if _, err := io.ReadFull(l.r, a.data); err != nil {
 		return l.lost(err)
 	}

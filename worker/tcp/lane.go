@@ -45,8 +45,9 @@ type outbox struct {
 	err     error
 
 	raw   syscall.RawConn
-	buf   []byte // a header and the beginning of its payload
-	rest  []byte // what tryWrite still has to write
+	buf   []byte           // a header and the beginning of its payload
+	rest  []byte           // what tryWrite still has to write
+	head  [headerSize]byte // what the writer writes
 	write func(fd uintptr) bool
 }
 
@@ -148,7 +149,7 @@ func (l *lane) writer() {
 		l.out.mu.Unlock()
 		var err error
 		if f.sent < headerSize {
-			_, err = l.conn.Write(f.header.append(nil)[f.sent:])
+			_, err = l.conn.Write(f.header.append(l.out.head[:0])[f.sent:])
 			f.sent = headerSize
 		}
 		if err == nil && f.sent < headerSize+len(f.payload) {
