@@ -23,7 +23,7 @@ func main() {
 
 func run(ctx context.Context, args []string) error {
 	if len(args)%3 != 1 {
-		return errors.New("usage: worker plain|alloc|tcp BYTES REPS BATCH...")
+		return errors.New("usage: worker plain|alloc|tcp, then BYTES REPS BATCH for each size")
 	}
 	var opts []worker.Option
 	if args[0] == "tcp" {
