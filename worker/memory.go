@@ -10,6 +10,7 @@ import (
 	"unsafe"
 
 	"github.com/gorun/gorun/worker/collective"
+	"github.com/gorun/gorun/worker/internal/stall"
 	"github.com/gorun/gorun/worker/rails"
 	"github.com/gorun/gorun/worker/shm"
 	"github.com/gorun/gorun/worker/tcp"
@@ -198,7 +199,7 @@ func (s *site) engine(ctx context.Context, comm uint64, members []int, below col
 	layout := rails.LayoutOf(nodes, rank)
 	switch len(layout.Nodes) {
 	case len(members):
-		return below, nil
+		return stall.New(below, members, s.rank), nil
 	case 1:
 		return shm.New(ctx, s.node, comm, s.members(members, layout.Node), below)
 	}
@@ -216,7 +217,7 @@ func (s *site) engine(ctx context.Context, comm uint64, members []int, below col
 	if err != nil {
 		return nil, err
 	}
-	return &levels{e, s, members}, nil
+	return stall.New(&levels{e, s, members}, members, s.rank), nil
 }
 
 // members describes some ranks of a communicator of the given ranks of the world.

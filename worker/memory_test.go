@@ -1,11 +1,14 @@
 package worker
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"sync"
 	"testing"
+	"time"
 
+	"github.com/gorun/gorun/worker/internal/stall"
 	"github.com/gorun/gorun/worker/shm"
 )
 
@@ -121,8 +124,10 @@ func TestTwoLevels(t *testing.T) {
 			if err := checkSums(t, c, w.Rank(), w.Size()); err != nil {
 				return err
 			}
-			if _, ok := w.links.engine.(*engine).chosen.(*levels); !ok {
+			if watched, ok := w.links.engine.(*engine).chosen.(*stall.Engine); !ok {
 				return fmt.Errorf("the engine is a %T", w.links.engine.(*engine).chosen)
+			} else if _, ok := watched.Engine.(*levels); !ok {
+				return fmt.Errorf("the engine is a %T", watched.Engine)
 			}
 			average := make([]float64, 50_000)
 			for i := range average {
@@ -165,25 +170,44 @@ func TestTwoLevels(t *testing.T) {
 }
 
 // TestMismatchBetweenNodes checks that every rank gets an error if one node makes another
-// call than the other one, in a small call and in one that uses all rails.
+// call than the other one. In the last of these calls each rank waits for one that waits
+// too, and none reads what would show that.
 func TestMismatchBetweenNodes(t *testing.T) {
-	for _, n := range []int{1, 100_000} {
+	for name, call := range map[string]func(ctx context.Context, w *World, c *Comm) error{
+		"small average and sum": func(ctx context.Context, w *World, c *Comm) error {
+			return AllReduce(ctx, c, make([]float32, 1), []Op{Sum, Avg}[w.Node()])
+		},
+		"big average and sum": func(ctx context.Context, w *World, c *Comm) error {
+			return AllReduce(ctx, c, make([]float32, 100_000), []Op{Sum, Avg}[w.Node()])
+		},
+		"broadcast and sum": func(ctx context.Context, w *World, c *Comm) error {
+			if w.Node() == 1 {
+				return Broadcast(ctx, c, make([]float32, 100_000), 0)
+			}
+			return AllReduce(ctx, c, make([]float32, 100_000), Sum)
+		},
+	} {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+		defer cancel()
 		errs := nodes(t, []int{2, 2}, func(w *World, c *Comm) error {
-			if err := Barrier(t.Context(), c); err != nil {
+			if err := Barrier(ctx, c); err != nil {
 				return fmt.Errorf("the barrier: %v", err)
 			}
-			op := Sum
-			if w.Node() == 1 {
-				op = Avg // in two levels a sum too
-			}
-			return AllReduce(t.Context(), c, make([]float32, n), op)
+			return call(ctx, w, c)
 		})
+		mismatches := 0
 		for r, err := range errs {
 			var m *MismatchError
 			var p *PeerError
-			if !errors.As(err, &m) && !errors.As(err, &p) {
-				t.Errorf("%d elements, rank %d: %v", n, r, err)
+			switch {
+			case errors.As(err, &m):
+				mismatches++
+			case !errors.As(err, &p):
+				t.Errorf("%s, rank %d: %v", name, r, err)
 			}
+		}
+		if mismatches == 0 {
+			t.Errorf("%s: no rank says what does not match: %v", name, errs)
 		}
 	}
 }
