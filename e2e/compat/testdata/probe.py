@@ -14,7 +14,7 @@ import time
 
 RANK = os.environ["RANK"]
 RESTART = os.environ["TORCHELASTIC_RESTART_COUNT"]
-LIMIT = 60  # seconds; no worker outlives its test
+LIMIT = 180  # seconds; no worker outlives its test
 
 
 def say(text):
