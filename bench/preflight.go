@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"strings"
 	"time"
 
 	"github.com/gorun/gorun/launch/diagnose"
@@ -32,7 +33,9 @@ func preflightCosts(quick bool) []scenario {
 			scenario{name: fmt.Sprintf("rules, %d nodes", n), run: rulesCost(n, 0)},
 			scenario{name: fmt.Sprintf("rules, %d nodes, every tenth odd", n), run: rulesCost(n, 10)})
 	}
-	all = append(all, scenario{name: "explain, 256 MiB", run: explainCost})
+	for _, l := range longLogs {
+		all = append(all, scenario{name: "explain, " + l.name, run: explainCost(l.mib<<20, l.body)})
+	}
 	for i := range all {
 		all[i].measure, all[i].only = "preflight", []string{nameGorun}
 	}
@@ -121,27 +124,42 @@ func simulated(n, odd int) *preflight.Fleet {
 	return f
 }
 
-// explainCost reads a long log whose last lines are about a failure.
-func explainCost(ctx context.Context, _ *lab, _ *peer) ([]reading, error) {
-	const size = 256 << 20
-	log := &repeatedLog{
-		left: size, body: []byte("[rank3]: 2026-11-21 12:00:00 step 123456 loss 2.345 lr 3e-4 grad_norm 1.25 tokens/s 123456 errors 0\n"),
-		tail: []byte("node7:42:43 [1] init.cc:904 NCCL WARN Duplicate GPU detected : rank 0 and rank 1 both on CUDA device 1a000\n"),
-	}
-	s := diagnose.NewScanner()
-	begin := time.Now()
-	if err := s.Read(ctx, diagnose.Log{Name: "-", Rank: -1, Local: -1}, log); err != nil {
-		return nil, err
-	}
-	found := s.Findings()
-	took := time.Since(begin)
-	if len(found) == 0 || found[0].ID != "D01" {
-		return nil, fmt.Errorf("the cause was not found: %+v", found)
-	}
-	return one(reading{value: size / float64(1<<20) / took.Seconds(), unit: "MiB/s"}), nil
+// longLogs has what fills the log of a long job: its lines as they are, as Docker
+// stores them, a progress bar, and errors that a data loader reports and survives.
+var longLogs = []struct {
+	name string
+	mib  int
+	body string
+}{
+	{"256 MiB", 256, "[rank3]: 2026-11-21 12:00:00 step 123456 loss 2.345 lr 3e-4 grad_norm 1.25 tokens/s 123456 errors 0\n"},
+	{"256 MiB of Docker's JSON", 256, `{"log":"step 1234 loss 2.31234 lr 3.0e-04 tokens/s 123456 grad_norm 0.123\n","stream":"stdout","time":"2026-11-21T16:39:58.123456789Z"}` + "\n"},
+	{"256 MiB of a progress bar", 256, "\r 10%|###       | 10/100 [00:01<00:09, 10.00it/s, loss=2.31234]"},
+	{"32 MiB of caught tracebacks", 32, "[rank1]: Traceback (most recent call last):\n[rank1]:   File \"/w/data.py\", line 81, in fetch\n[rank1]:     return self.read(shard)\n" +
+		"[rank1]: OSError: shard 7\n[rank1]: skipped a shard\n"},
 }
 
-// repeatedLog is a log of equal lines and a last one.
+// explainCost reads a log of size bytes whose last line is about a failure.
+func explainCost(size int, body string) func(context.Context, *lab, *peer) ([]reading, error) {
+	return func(ctx context.Context, _ *lab, _ *peer) ([]reading, error) {
+		log := &repeatedLog{
+			left: size, body: []byte(body),
+			tail: []byte("\n" + strings.Repeat("[rank1]: step 123456 loss 2.345\n", 100) + "node7:42:43 [1] init.cc:904 NCCL WARN Duplicate GPU detected : rank 0 and rank 1 both on CUDA device 1a000\n"),
+		}
+		s := diagnose.NewScanner()
+		begin := time.Now()
+		if err := s.Read(ctx, diagnose.Log{Name: "-", Rank: -1, Local: -1}, log); err != nil {
+			return nil, err
+		}
+		found := s.Findings()
+		took := time.Since(begin)
+		if len(found) == 0 || found[0].ID != "D01" {
+			return nil, fmt.Errorf("the cause was not found: %+v", found)
+		}
+		return one(reading{value: float64(size) / float64(1<<20) / took.Seconds(), unit: "MiB/s"}), nil
+	}
+}
+
+// repeatedLog is a log of equal parts and a last one.
 type repeatedLog struct {
 	left int
 	body []byte
