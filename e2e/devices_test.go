@@ -184,6 +184,22 @@ func TestPinTwoContainers(t *testing.T) {
 	wantParts(t, agents[0].err.String(), "GPU-node1-0000")
 }
 
+// TestMoreWorkersThanGPUsOnAllNodes checks that the workers start, and that each node says
+// in one line that they have no GPUs of their own, although their program has NCCL.
+func TestMoreWorkersThanGPUsOnAllNodes(t *testing.T) {
+	t.Parallel()
+	f := newFleet(t, twoMachines()).healthy()
+	j := f.job(t, "--nproc-per-node", "4")
+	agents := f.all(j, script)
+	j.wantExit(longWait, 0, agents...)
+	for _, a := range agents {
+		text := a.err.String()
+		if strings.Count(text, "4 workers, but 2 GPUs are visible on node ") != 1 || strings.Contains(text, "D02") {
+			t.Errorf("%s says %s", a.name, text)
+		}
+	}
+}
+
 // TestGPURelease checks that a restart waits until the GPUs are free, and names the
 // processes that hold them.
 func TestGPURelease(t *testing.T) {
