@@ -188,7 +188,9 @@ func (g *Group) carryOut(ctx context.Context, w Work, seq uint64) error {
 		return wrap(call, err)
 	}
 	err := g.e.Do(ctx, &g.work)
-	g.watch.leave()
+	if ctx.Done() != nil {
+		g.watch.leave()
+	}
 	g.work.Dst, g.work.Src = Buffer{}, Buffer{}
 	return wrap(call, err)
 }
