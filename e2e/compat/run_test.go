@@ -263,7 +263,7 @@ func (r *caseRun) addWorkers(t *testing.T, c testCase) {
 		r.add(worker+"name", p.Name)
 		r.add(worker+"cwd", p.Cwd)
 		r.add(worker+"stdin", p.Stdin)
-		r.add(worker+"ignored signals", p.Mask)
+		r.add(worker+"ignored signals", withoutOwn(p.Mask))
 		given := map[string]string{}
 		for _, v := range r.env {
 			name, value, _ := strings.Cut(v, "=")
@@ -285,6 +285,21 @@ func (r *caseRun) addWorkers(t *testing.T, c testCase) {
 			r.add(worker+name, "(removed)")
 		}
 	}
+}
+
+// withoutOwn returns a mask of ignored signals without those that the tests themselves were
+// started with, as under nohup.
+func withoutOwn(mask string) string {
+	const python = 1<<(syscall.SIGPIPE-1) | 1<<(syscall.SIGXFSZ-1) // ignores them itself
+	status, _ := os.ReadFile("/proc/self/status")
+	_, own, _ := strings.Cut(string(status), "SigIgn:\t")
+	own, _, _ = strings.Cut(own, "\n")
+	inherited, _ := strconv.ParseUint(own, 16, 64)
+	all, err := strconv.ParseUint(mask, 16, 64)
+	if err != nil {
+		return mask
+	}
+	return fmt.Sprintf("%016x", all&^(inherited&^python))
 }
 
 // addFiles notes what lies below the folders of logs, and the launcher's own error file.
