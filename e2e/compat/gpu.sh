@@ -8,7 +8,7 @@
 #
 # PYTHON (python3) has torch; TORCHRUN (that Python's torch.distributed.run) is its
 # torchrun. Where the node has GPUs, the programs that can use them run on all of them,
-# too. JOBS (4) cases run at the same time. COMPAT_TEST, a binary of `go test -c
+# too. JOBS (8) cases run at the same time. COMPAT_TEST, a binary of `go test -c
 # ./e2e/compat`, adds the cases of that package; the Python then needs a torchrun beside
 # it.
 set -u
@@ -20,7 +20,9 @@ export PYTHONUNBUFFERED=1 GLOO_SOCKET_IFNAME=lo PYTHONDONTWRITEBYTECODE=1
 unset OMP_NUM_THREADS CUDA_VISIBLE_DEVICES
 export tmp=$(mktemp -d /tmp/gorun-compat.XXXXXX)
 trap 'rm -rf "$tmp"' EXIT
-readonly case_limit=150 suite_limit=240
+# In seconds: one program under one launcher, when the last program starts, and the
+# cases of the package. Together they are less than 9 minutes.
+readonly case_limit=50 last_start=200 suite_limit=200
 
 # free_port prints a TCP port that no program has.
 free_port() { "$PYTHON" -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
@@ -46,6 +48,7 @@ seen() {
 compare() {
   export N=$2 line=$3
   local dir=$tmp/$BASHPID wants=0 start=$SECONDS
+  [ $(($(date +%s) - begin)) -lt $last_start ] || { echo "DIFFERS $1 N=$N: no time is left: $line"; return; }
   mkdir "$dir"
   cd "$here/programs" || return
   launch "$dir/torchrun" "$TORCHRUN"
@@ -70,7 +73,7 @@ list() {
   local gpus program line sizes
   gpus=$(nvidia-smi -L 2>/dev/null | grep -c '^GPU')
   for program in "${@:-}"; do
-    if ! timeout 120 "$PYTHON" -c "$(sed -n 's/^# needs: //p' "$program.py")" 2>"$tmp/needs"; then
+    if ! timeout 30 "$PYTHON" -c "$(sed -n 's/^# needs: //p' "$program.py")" 2>"$tmp/needs"; then
       echo "skip    $program: $(tail -n 1 "$tmp/needs")" >>"$tmp/verdicts"
       continue
     fi
@@ -88,11 +91,12 @@ cd "$here/programs" || exit 2
 "$GORUN" --version || exit 2
 "$PYTHON" -c 'import torch; print("torch", torch.__version__, "with", torch.cuda.device_count(), "GPUs")' || exit 2
 : >"$tmp/verdicts"
-export here case_limit
+begin=$(date +%s)
+export here begin case_limit last_start
 export -f compare launch seen free_port
 [ $# -gt 0 ] || set -- $(grep -l '^# \$ ' -- *.py | sed 's/\.py$//')
 list "$@" >"$tmp/cases"
-xargs -0 -n 3 -P "${JOBS:-4}" bash -c 'compare "$@"' compare <"$tmp/cases" | tee -a "$tmp/verdicts"
+xargs -0 -n 3 -P "${JOBS:-8}" bash -c 'compare "$@"' compare <"$tmp/cases" | tee -a "$tmp/verdicts"
 grep '^skip' "$tmp/verdicts"
 if [ -n "${COMPAT_TEST:-}" ]; then
   echo "=== the cases of e2e/compat [$SECONDS s]"
