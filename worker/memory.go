@@ -90,7 +90,8 @@ type engine struct {
 	mesh             *tcp.Mesh
 
 	once   sync.Once
-	shares atomic.Bool       // true: collectives go through memory, where the board shows them
+	shares atomic.Bool // true: collectives go through memory, where the board shows them
+	node   atomic.Pointer[shm.Node]
 	chosen collective.Engine // by the first collective; afterwards it does not change
 	err    error
 }
@@ -133,6 +134,15 @@ func (e *engine) Split(ctx context.Context, comm uint64, ranks []int) (collectiv
 	return e.chosen.Split(ctx, comm, ranks)
 }
 
+// Break is described at collective.Engine. It ends the calls in shared memory before it
+// returns, so that a Close that follows is not taken for a rank that ended in order.
+func (e *engine) Break(why error) {
+	if node := e.node.Load(); node != nil {
+		node.Break(why)
+	}
+	e.Below.Break(why)
+}
+
 // Close is described at collective.Engine.
 func (e *engine) Close() error {
 	e.once.Do(func() { e.err = tcp.ErrClosed })
@@ -153,6 +163,7 @@ func (e *engine) make() (collective.Engine, error) {
 	var mine place
 	node := e.w.shared()
 	if node != nil {
+		e.node.Store(node)
 		mine = place{hash(e.w.boardID()), uint64(e.w.set.LocalRank)}
 		context.AfterFunc(e.mesh.Context(), func() { breakNode(node, e.mesh.Err()) })
 	}

@@ -29,6 +29,7 @@ const envRole = "WORKER_TEST_ROLE"
 const (
 	roleKilled  = "killed"  // rank 2 dies
 	roleStopped = "stopped" // rank 2 is stopped; the others have a deadline
+	roleFails   = "fails"   // rank 2 reports a failure and closes
 	roleBound   = "bound"   // the rank prints the CPUs that it may use
 	roleCorrupt = "corrupt" // rank 2 writes junk over its page, then dies
 )
@@ -63,6 +64,9 @@ func playRank(role string) error {
 	}
 	buf := make([]float32, 3)
 	for i := 0; ; i++ {
+		if i == 200 && w.Rank() == 2 && role == roleFails {
+			return w.Fail(errors.New("no more data"))
+		}
 		if i == 200 && w.Rank() == 2 {
 			misbehave(w, role)
 		}
@@ -191,6 +195,23 @@ func TestAbortAfterARankDies(t *testing.T) {
 			for _, rank := range []int{0, 1} {
 				if ranks[rank].out.Scan(); !strings.HasPrefix(ranks[rank].out.Text(), "gorun: aborted: ") {
 					t.Errorf("rank %d says %q", rank, ranks[rank].out.Text())
+				}
+			}
+		})
+	}
+}
+
+// TestFailEndsTheOthersCalls lets one of three processes report a failure and close. The
+// others learn the reason; the rank has not ended in order.
+func TestFailEndsTheOthersCalls(t *testing.T) {
+	for name, path := range map[string]func() string{"with an agent": func() string { return openAgent(t).Path() }, "without": func() string { return "" }} {
+		t.Run(name, func(t *testing.T) {
+			ranks := startProcesses(t, roleFails, path())
+			for _, rank := range []int{0, 1} {
+				ranks[rank].out.Scan()
+				// One of the two may learn it from the other.
+				if text := ranks[rank].out.Text(); !strings.Contains(text, "gave up: ") || !strings.Contains(text, "no more data") {
+					t.Errorf("rank %d says %q", rank, text)
 				}
 			}
 		})

@@ -116,26 +116,27 @@ func (w *World) Context() context.Context { return w.ctx }
 
 // Fail reports to the agent that this rank failed because of err, which ends the round
 // for all ranks. It returns when the agent's socket has the message, after at most 5 s;
-// then the process may end. Without an agent it tells the ranks to which this rank is
-// connected. If err is the consequence of an abort, Fail sends nothing.
+// then the process may end. The ranks to which this rank is connected learn of it too,
+// which is all that happens without an agent. If err is the consequence of an abort, Fail
+// does nothing.
 func (w *World) Fail(err error) error {
-	if w.agent == nil {
-		w.mu.Lock()
-		engine := w.links.engine
-		w.mu.Unlock()
-		if engine != nil {
-			engine.Break(errors.New(message(err)))
-		}
-		return nil
-	}
 	if _, ok := errors.AsType[*AbortError](err); ok {
 		return nil
 	}
-	f := contract.Frame{Type: contract.TypeFail, Rank: w.set.Rank, Message: message(err)}
-	if err := w.agent.send(f); err != nil {
-		return fmt.Errorf("cannot report to the agent that rank %d failed: %w", w.set.Rank, err)
+	var unsent error
+	if w.agent != nil { // first, so that the agent knows the cause before its consequences
+		f := contract.Frame{Type: contract.TypeFail, Rank: w.set.Rank, Message: message(err)}
+		if unsent = w.agent.send(f); unsent != nil {
+			unsent = fmt.Errorf("cannot report to the agent that rank %d failed: %w", w.set.Rank, unsent)
+		}
 	}
-	return nil
+	w.mu.Lock()
+	engine := w.links.engine
+	w.mu.Unlock()
+	if engine != nil {
+		engine.Break(errors.New(message(err)))
+	}
+	return unsent
 }
 
 // stepPause is the least time between two steps that the agent hears of.

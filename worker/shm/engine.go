@@ -143,12 +143,15 @@ func (e *Engine) Break(why error) {
 // closed is the signature of a rank that has closed its communicator.
 const closed = 1
 
-// Close ends the engine. Ranks that wait for this one in a later call get an error.
+// Close ends the engine. Ranks that wait for this one in a later call get an error. If the
+// node is broken they have the reason already.
 func (e *Engine) Close() error {
-	e.calls++
-	mine := e.line(e.rank)
-	mine.signature = closed
-	mine.word.Publish(e.calls)
+	if e.node.err() == nil {
+		e.calls++
+		mine := e.line(e.rank)
+		mine.signature = closed
+		mine.word.Publish(e.calls)
+	}
 	e.leave()
 	return e.Engine.Close()
 }
