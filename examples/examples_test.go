@@ -10,12 +10,14 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 	"time"
 
+	"github.com/gorun/gorun/internal/porttest"
 	"github.com/gorun/gorun/rendezvous/tcpstore"
 )
 
@@ -141,6 +143,25 @@ func TestAllToAll(t *testing.T) {
 				t.Errorf("rank %d of %d wrote %q", r, size, res.stdout)
 			}
 		}
+	}
+}
+
+// TestTorchrun runs a Go worker under torchrun, which has no agent for it and, in Debian, a
+// store of torch 1.13.
+func TestTorchrun(t *testing.T) {
+	torchrun := "/usr/bin/torchrun"
+	if _, err := os.Stat(torchrun); err != nil {
+		python(t, "torch") // skips, or fails where torch must be
+		t.Skip("no /usr/bin/torchrun")
+	}
+	port := strconv.Itoa(porttest.Free(t, "127.0.0.1"))
+	// With Python 3.11 torch 1.13 needs -r and -t.
+	cmd := exec.CommandContext(soon(t), torchrun, "--no_python", "--nproc_per_node", "2", "--master_port", port,
+		"-r", "1", "-t", "1", "--log_dir", t.TempDir(), build(t, "alltoall"), "-rows", "50")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	out, err := cmd.CombinedOutput()
+	if want := "alltoall: 2 ranks, 100 x 100 transposed and verified"; err != nil || !strings.Contains(string(out), want) {
+		t.Errorf("%v, want %q in\n%s", err, want, out)
 	}
 }
 

@@ -2,6 +2,7 @@ package store
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"fmt"
 )
@@ -91,6 +92,10 @@ func (c *Client) CompareSet(ctx context.Context, key string, expected, desired [
 		v, err = readBytes(r)
 		return err
 	})
+	if err == nil && c.legacy && bytes.Equal(v, desired) {
+		// An old store does not wake those who wait for the key; a set does.
+		err = c.Set(ctx, key, desired)
+	}
 	return v, err
 }
 

@@ -8,12 +8,19 @@ import (
 	"io"
 	"net"
 	"os"
+	"syscall"
 	"time"
 )
 
 // helloTime bounds connecting and the first exchange. A server that does not speak the
 // protocol must not delay a worker.
 const helloTime = 10 * time.Second
+
+// legacyTime bounds the second attempt, in the legacy dialect. The server has just shown
+// that it answers at once.
+const legacyTime = 2 * time.Second
+
+var errServerClosed = errors.New("the store closed the connection")
 
 // Client is one connection to a store. Its methods may be called from several
 // goroutines; they run one after the other. After an error that is not about an argument
@@ -24,10 +31,26 @@ type Client struct {
 	r    *bufio.Reader
 	turn chan struct{} // has a token while a call uses conn and r
 	err  error         // why the connection cannot be used any more; guarded by turn
+
+	legacy bool // the store is of torch 1.9 to 2.0
 }
 
 // Dial connects to the store at addr (host:port) and checks that it is a store.
 func Dial(ctx context.Context, addr string) (*Client, error) {
+	c, err := connect(ctx, addr, false)
+	if errors.Is(err, errServerClosed) || errors.Is(err, syscall.ECONNRESET) {
+		// The store of an older torch closes the connection at what it does not know.
+		soon, cancel := context.WithTimeout(ctx, legacyTime)
+		defer cancel()
+		if old, oldErr := connect(soon, addr, true); oldErr == nil {
+			return old, nil
+		}
+	}
+	return c, err
+}
+
+// connect connects to a store that speaks the legacy dialect, or today's.
+func connect(ctx context.Context, addr string, legacy bool) (*Client, error) {
 	hello, cancel := context.WithTimeout(ctx, helloTime)
 	defer cancel()
 	var d net.Dialer
@@ -38,21 +61,36 @@ func Dial(ctx context.Context, addr string) (*Client, error) {
 		}
 		return nil, fmt.Errorf("cannot reach the store at %s: %w", addr, err)
 	}
-	c := &Client{addr: addr, conn: conn, r: bufio.NewReader(conn), turn: make(chan struct{}, 1)}
+	c := &Client{addr: addr, conn: conn, r: bufio.NewReader(conn), turn: make(chan struct{}, 1), legacy: legacy}
+	if err = c.validate(hello); err != nil {
+		conn.Close()
+		return nil, fmt.Errorf("no usable store at %s: %w", addr, err)
+	}
+	return c, nil
+}
+
+// maxNumKeys is more than the keys of any store, and less than a text is as a number.
+const maxNumKeys = 1 << 32
+
+// validate makes the first exchange, which shows that the server is a store.
+func (c *Client) validate(ctx context.Context) error {
+	if c.legacy {
+		n, err := c.NumKeys(ctx)
+		if err == nil && (n < 0 || n > maxNumKeys) {
+			err = fmt.Errorf("it claims to have %d keys", uint64(n))
+		}
+		return err
+	}
 	nonce := uint32(os.Getpid())
 	req := newRequest(cmdValidate).u32(magic)
 	req.b = append(req.b, newRequest(cmdPing).u32(nonce).b...)
-	err = c.do(hello, "check", "", req, func(r *bufio.Reader) error {
+	return c.do(ctx, "check", "", req, func(r *bufio.Reader) error {
 		got, err := readU32(r)
 		if err == nil && got != nonce {
 			return errors.New("it does not speak torch's TCPStore protocol (wrong answer to PING)")
 		}
 		return err
 	})
-	if err != nil {
-		return nil, fmt.Errorf("no usable store at %s: %w", addr, err)
-	}
-	return c, nil
 }
 
 // LocalAddr returns this side's address of the connection.
@@ -81,6 +119,9 @@ func (c *Client) do(ctx context.Context, what, key string, req *request, read fu
 	if c.err != nil {
 		return c.fail(what, key, c.err)
 	}
+	if c.legacy {
+		req.b[0] = legacyCommand(req.b[0])
+	}
 	stop := context.AfterFunc(ctx, func() { c.conn.Close() })
 	_, err := c.conn.Write(req.b)
 	if err == nil && read != nil {
@@ -95,7 +136,7 @@ func (c *Client) do(ctx context.Context, what, key string, req *request, read fu
 		}
 	} else if err != nil {
 		if errors.Is(err, io.EOF) {
-			err = errors.New("the store closed the connection")
+			err = errServerClosed
 		}
 		c.err = err
 		c.conn.Close()

@@ -184,6 +184,34 @@ func serve(t *testing.T, sendHello bool, reply []byte) string {
 	return ln.Addr().String()
 }
 
+// TestLegacyDialect makes the calls of a worker as a client of torch 1.13 would.
+func TestLegacyDialect(t *testing.T) {
+	ctx := t.Context()
+	c, err := connect(ctx, serveStore(t), true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if err := c.Set(ctx, "k", []byte("v")); err != nil {
+		t.Fatal(err)
+	}
+	if v, err := c.Get(ctx, "k"); string(v) != "v" || err != nil {
+		t.Errorf("Get = %q, %v", v, err)
+	}
+	if n, err := c.Add(ctx, "n", 3); n != 3 || err != nil {
+		t.Errorf("Add = %d, %v", n, err)
+	}
+	if v, err := c.CompareSet(ctx, "new", nil, []byte("x")); string(v) != "x" || err != nil {
+		t.Errorf("CompareSet = %q, %v", v, err)
+	}
+	if there, err := c.Check(ctx, "k", "none"); there || err != nil {
+		t.Errorf("Check = %v, %v", there, err)
+	}
+	if gone, err := c.Delete(ctx, "k"); !gone || err != nil {
+		t.Errorf("Delete = %v, %v", gone, err)
+	}
+}
+
 func TestHostileRepliesGiveErrors(t *testing.T) {
 	if _, err := Dial(t.Context(), serve(t, false, []byte("HTTP/1.1 400 Bad Request\r\n"))); err == nil ||
 		!strings.Contains(err.Error(), "TCPStore") {

@@ -30,6 +30,15 @@ const (
 	cmdPing       = 13
 )
 
+// legacyCommand returns the number of cmd in the dialect of torch 1.9 to 2.0, which has no
+// VALIDATE.
+func legacyCommand(cmd byte) byte {
+	if cmd <= cmdNumKeys {
+		return cmd - 1
+	}
+	return cmd
+}
+
 // magic follows VALIDATE and identifies a client of this protocol.
 const magic = 0x3C85F7CE
 
