@@ -2,6 +2,7 @@ package shm
 
 import (
 	"slices"
+	"unsafe"
 
 	"github.com/gorun/gorun/worker/collective"
 )
@@ -60,11 +61,23 @@ func (e *Engine) plan(w *collective.Work) exchange {
 func (e *Engine) exchange(w *collective.Work) error {
 	x := e.plan(w)
 	e.put(&x, 0)
+	unequal := w.Call.Kind == collective.KindAllToAllV
+	if unequal {
+		for j, n := range w.SendCounts {
+			*e.count(e.rank, j) = uint64(n)
+		}
+	}
 	if err := e.begin(&w.Call, uint64(x.steps)); err != nil {
 		return err
 	}
-	if w.Call.Kind == collective.KindAllToAllV {
+	if unequal {
 		for i := range e.peers {
+			if sent := *e.count(i, e.rank); sent != uint64(w.RecvCounts[i]) {
+				return &collective.MismatchError{
+					Rank: e.members[e.rank].World, Mine: counted(w.Call, uint64(w.RecvCounts[i])),
+					Peer: e.members[i].World, Theirs: counted(w.Call, sent),
+				}
+			}
 			x.steps = max(x.steps, uint32(e.line(i).extra))
 		}
 	}
@@ -82,6 +95,19 @@ func (e *Engine) exchange(w *collective.Work) error {
 		}
 	}
 	return nil
+}
+
+// count returns where a rank says how many elements it gives another one in an all-to-all
+// of unequal parts. The place is that of the call's result, which only all-reduces use.
+func (e *Engine) count(from, to int) *uint64 {
+	table := e.peers[from].results[e.calls%2][:]
+	return (*uint64)(unsafe.Pointer(&table[8*to]))
+}
+
+// counted is a call of unequal parts with the count of one part, for errors.
+func counted(c collective.Call, n uint64) collective.Call {
+	c.Kind, c.Count = collective.KindAllToAll, n
+	return c
 }
 
 // area returns where a rank's parts of a step lie.

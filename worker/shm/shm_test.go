@@ -393,6 +393,26 @@ func TestMismatchNamesBothCalls(t *testing.T) {
 	}
 }
 
+// TestUnequalPartsMustAgree checks that a rank that expects less than another gives says so.
+func TestUnequalPartsMustAgree(t *testing.T) {
+	errs := world(t, newBoard(t, 2, perRank), func(ctx context.Context, _ *Node, e *Engine) error {
+		send, recv := []int{0, 3}, []int{0, 1}
+		if e.rank == 1 {
+			send, recv = []int{1, 0}, []int{2, 0}
+		}
+		return e.Do(ctx, &collective.Work{
+			Call:       collective.Call{Kind: collective.KindAllToAllV, Type: collective.Int64},
+			Src:        collective.Of(make([]int64, sum(send))),
+			Dst:        collective.Of(make([]int64, sum(recv))),
+			SendCounts: send, RecvCounts: recv,
+		})
+	})
+	var m *collective.MismatchError
+	if !errors.As(errs[1], &m) || m.Mine.Count != 2 || m.Theirs.Count != 3 {
+		t.Errorf("rank 1: %v", errs[1])
+	}
+}
+
 // TestEachEndOfACall ends a call in which rank 0 waits for the others, each way.
 func TestEachEndOfACall(t *testing.T) {
 	why := errors.New("out of patience")
