@@ -114,3 +114,6 @@ func wait(word *atomic.Uint32, v uint32, limit time.Duration) {
 func wake(word *atomic.Uint32) {
 	syscall.Syscall6(syscall.SYS_FUTEX, uintptr(unsafe.Pointer(word)), futexWake, 1<<30, 0, 0, 0)
 }
+
+// yield lets other processes run on this CPU.
+func yield() { syscall.RawSyscall(syscall.SYS_SCHED_YIELD, 0, 0, 0) }

@@ -5,6 +5,7 @@ package board
 import (
 	"errors"
 	"os"
+	"runtime"
 	"sync/atomic"
 	"time"
 )
@@ -22,3 +23,5 @@ func wake(*atomic.Uint32) {}
 func isSealed(*os.File) bool { return false }
 
 func identify(*os.File) (dev, inode uint64, err error) { return 0, 0, errors.ErrUnsupported }
+
+func yield() { runtime.Gosched() }
