@@ -2,6 +2,7 @@ package program
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -131,10 +132,13 @@ func access(path string, how uint32) error {
 	return unix.Faccessat(unix.AT_FDCWD, path, how, unix.AT_EACCESS)
 }
 
+// defaultPath holds the folders to search where PATH is not set (env -i).
+const defaultPath = "/usr/local/bin:/usr/bin:/bin"
+
 // lookPath searches PATH; it returns "" if nothing fits. As os/exec does, it skips
 // relative entries of PATH, because their meaning depends on the working directory.
 func (in Input) lookPath(name string) string {
-	for _, dir := range filepath.SplitList(environ.Get(in.Env, "PATH")) {
+	for _, dir := range filepath.SplitList(cmp.Or(environ.Get(in.Env, "PATH"), defaultPath)) {
 		if path := filepath.Join(dir, name); filepath.IsAbs(dir) && isExecutable(path) {
 			return path
 		}

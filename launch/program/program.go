@@ -16,7 +16,8 @@
 //  4. any other file: Python, as torchrun does with every file;
 //  5. no such file, but a bare name on PATH: started directly.
 //
-// A name with ${local_rank} in it is a script of Python's for each worker.
+// A name with ${local_rank} in it is a script of Python's for each worker. A pipe, and
+// "-" for standard input, is a script of Python's that one worker reads.
 //
 // So a file in the working directory comes before a program on PATH.
 package program
@@ -104,11 +105,12 @@ func Check(in Input) (Plan, error) {
 		path, err := in.executable(in.Program)
 		return Plan{in: in, kind: direct, path: path}, err
 	}
+	if in.isPipe() || in.isTemplate() {
+		return in.python()
+	}
 	path := in.abs(in.Program)
 	info, err := os.Stat(path)
 	switch {
-	case in.isTemplate():
-		return in.python()
 	case err == nil && info.IsDir():
 		return in.directory(path)
 	case err == nil && !info.Mode().IsRegular():
@@ -125,6 +127,13 @@ func Check(in Input) (Plan, error) {
 		return Plan{}, fmt.Errorf("cannot start %s: %w", in.Program, err)
 	}
 	return Plan{}, fmt.Errorf("no such program: %s%s", in.Program, in.hint())
+}
+
+// isPipe reports whether the program is a script that can be read only once: "-", which
+// is Python's name for standard input, or a pipe, such as /dev/stdin may be.
+func (in Input) isPipe() bool {
+	info, err := os.Stat(in.abs(in.Program))
+	return in.Program == "-" || err == nil && info.Mode()&os.ModeNamedPipe != 0
 }
 
 // isTemplate reports whether the program's name differs from worker to worker.

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // tree makes a folder with files; names ending in * get the x bit.
@@ -40,6 +42,9 @@ func node(t *testing.T) string {
 
 func TestCheck(t *testing.T) {
 	root := node(t)
+	if err := unix.Mkfifo(root+"/w/pipe", 0o600); err != nil {
+		t.Fatal(err)
+	}
 	py := "$/bin/python3 -u "
 	tests := []struct {
 		name     string
@@ -73,6 +78,8 @@ func TestCheck(t *testing.T) {
 		{name: "PYTHON_EXEC on PATH", program: "train.py", env: []string{"PATH=$/bin", "PYTHON_EXEC=other-python"}, want: "$/bin/other-python -u train.py"},
 		{name: "virtual environment", program: "train.py", env: []string{"PATH=$/bin", "VIRTUAL_ENV=$/venv"}, want: "$/venv/bin/python -u train.py"},
 		{name: "broken virtual environment", program: "train.py", env: []string{"PATH=$/bin", "VIRTUAL_ENV=$/novenv"}, want: py + "train.py"},
+		{name: "standard input", program: "-", want: py + "-"},
+		{name: "named pipe", program: "./pipe", want: py + "./pipe"},
 		{name: "later entry wins", program: "train.py", env: []string{"PATH=/nowhere", "PATH=$/bin"}, want: py + "train.py"},
 	}
 	for _, tt := range tests {
@@ -143,6 +150,26 @@ func TestCheckErrors(t *testing.T) {
 				t.Errorf("got %q, want one line with %q", err, tt.want)
 			}
 		})
+	}
+}
+
+// TestPathIsNotSet checks that a program is found without PATH, as a shell finds it.
+func TestPathIsNotSet(t *testing.T) {
+	plan, err := Check(Input{Program: "sh", NoPython: true, Dir: t.TempDir(), Env: []string{"HOME=/"}})
+	if err != nil || filepath.Base(plan.path) != "sh" {
+		t.Errorf("got %q, %v, want the shell", plan.path, err)
+	}
+}
+
+// TestPipeIsNoFile checks that nothing reads a script from a pipe but its worker.
+func TestPipeIsNoFile(t *testing.T) {
+	root := node(t)
+	plan, err := Check(Input{Program: "-", Dir: root + "/w", Env: []string{"PATH=" + root + "/bin"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := plan.Subject().Script; got != "" {
+		t.Errorf("script %q, want none", got)
 	}
 }
 

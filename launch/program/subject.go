@@ -10,7 +10,7 @@ import (
 type Subject struct {
 	Title  string
 	Path   string // absolute path of the executed file; "": it is built first
-	Script string // absolute path of the user's own file; "" for a Go package, a module and a program of the system
+	Script string // absolute path of the user's own file; "" for a Go package, a module, a pipe and a program of the system
 	Python string // absolute path of the interpreter; "": there is none
 	Args   []string
 	Dir    string
@@ -23,7 +23,7 @@ func (p Plan) Subject() Subject {
 	case golang:
 	case python:
 		s.Path, s.Python = p.path, p.path
-		if (!p.in.Module || p.in.RunPath) && !p.in.isTemplate() {
+		if (!p.in.Module || p.in.RunPath) && !p.in.isTemplate() && !p.in.isPipe() {
 			s.Script = p.in.abs(p.in.Program)
 		}
 	default:
