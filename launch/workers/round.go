@@ -170,11 +170,15 @@ func (r *Round) workerEnded(w *worker) {
 	r.mu.Lock()
 	r.running--
 	byStop := r.wasStopped() && exit.At.After(r.stopAt)
+	failed := !exit.Success() && !byStop
+	if failed { // at once: the cause takes time, and meanwhile the last of the others may succeed
+		_ = r.applyEvent(eventFailure)
+	}
 	r.mu.Unlock()
 	switch {
 	case exit.Success():
 		r.postDone()
-	case !byStop:
+	case failed:
 		r.fail(r.findCause(w, exit))
 	}
 }

@@ -556,3 +556,26 @@ func TestSiblingsMayFail(t *testing.T) {
 		})
 	}
 }
+
+// A worker fails, and while its cause is being found, the last of the others succeeds.
+func TestSuccessBesideAFailureIsNotDone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newTestRound(t, 2)
+		found := make(chan struct{})
+		b.round.opts.ReportedFailure = func(context.Context, int) string {
+			<-found
+			return ""
+		}
+		b.round.Start()
+		b.table.Processes()[0].End(1, 0)
+		synctest.Wait()
+		b.table.Processes()[1].End(0, 0)
+		if got := b.events(); len(got) != 0 {
+			t.Errorf("events before the cause is known: %+v", got)
+		}
+		close(found)
+		if c := b.failed(); c.Rank != 4 || c.ExitCode != 1 {
+			t.Errorf("cause: %+v", c)
+		}
+	})
+}
