@@ -29,6 +29,43 @@ func TestNilCommIsAnError(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+	if c.Rank() != -1 || c.Size() != 0 {
+		t.Errorf("rank %d of %d", c.Rank(), c.Size())
+	}
+	if err := WaitAll(ctx, nil, nil); !errors.Is(err, errNoRequest) {
+		t.Errorf("nil requests: %v", err)
+	}
+}
+
+func TestCallsAfterCloseFail(t *testing.T) {
+	for _, size := range []int{1, 2} {
+		for r, err := range ranks(t, size, func(w *World, c *Comm) error {
+			ctx, buf := t.Context(), []float32{1}
+			if err := AllReduce(ctx, c, buf, Sum); err != nil {
+				return err
+			}
+			if err := w.Close(); err != nil {
+				return err
+			}
+			late := map[string]error{
+				"all-reduce": AllReduce(ctx, c, buf, Sum),
+				"request":    IAllReduce(c, buf, Sum).Wait(ctx),
+			}
+			if size > 1 {
+				late["send"] = Send(ctx, c, buf, 1-c.Rank())
+			}
+			for name, err := range late {
+				if err == nil || !strings.Contains(err.Error(), "closed the communicator") {
+					return fmt.Errorf("%s: %w", name, err)
+				}
+			}
+			return nil
+		}) {
+			if err != nil {
+				t.Errorf("rank %d of %d: %v", r, size, err)
+			}
+		}
+	}
 }
 
 func TestBroadcastValue(t *testing.T) {
@@ -52,6 +89,9 @@ func TestBroadcastValue(t *testing.T) {
 		bad := struct{ F func() }{}
 		if err := BroadcastValue(t.Context(), c, &bad, 0); err == nil || !strings.Contains(err.Error(), "encode") {
 			return fmt.Errorf("a value that gob refuses: %w", err)
+		}
+		if err := BroadcastValue[config](t.Context(), c, nil, 0); err == nil || !strings.Contains(err.Error(), "nil") {
+			return fmt.Errorf("a nil pointer: %w", err)
 		}
 		return Barrier(t.Context(), c)
 	}) {

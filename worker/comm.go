@@ -24,11 +24,21 @@ type Comm struct {
 	g *collective.Group
 }
 
-// Rank is this process's number in the communicator.
-func (c *Comm) Rank() int { return c.g.Rank() }
+// Rank is this process's number in the communicator, -1 if c is nil.
+func (c *Comm) Rank() int {
+	if c == nil {
+		return -1
+	}
+	return c.g.Rank()
+}
 
-// Size is the number of ranks of the communicator.
-func (c *Comm) Size() int { return c.g.Size() }
+// Size is the number of ranks of the communicator, 0 if c is nil.
+func (c *Comm) Size() int {
+	if c == nil {
+		return 0
+	}
+	return c.g.Size()
+}
 
 // Split divides the communicator: ranks that give the same color become a communicator,
 // ordered by key and, for equal keys, by their rank in c. The result is nil for a rank

@@ -97,6 +97,9 @@ func Irecv[T Element](c *Comm, buf []T, src int, tag ...int) *Request {
 // Wait returns when the call has ended. If ctx ends before, the communicator is broken as
 // by a call that blocks. One goroutine at a time may wait for a request.
 func (r *Request) Wait(ctx context.Context) error {
+	if r == nil {
+		return errNoRequest
+	}
 	if r.err != nil {
 		return r.err
 	}
@@ -104,6 +107,9 @@ func (r *Request) Wait(ctx context.Context) error {
 	defer cancel()
 	return r.c.outcome(r.r.Wait(ctx))
 }
+
+// errNoRequest is the error of a wait for a nil Request.
+var errNoRequest = errors.New("gorun: cannot wait: the request is nil: no call was started for it")
 
 // WaitAll waits for all requests and returns the errors of those that failed.
 func WaitAll(ctx context.Context, requests ...*Request) error {

@@ -14,6 +14,9 @@ func BroadcastValue[T any](ctx context.Context, c *Comm, v *T, root int) error {
 	if c == nil {
 		return errNoComm
 	}
+	if v == nil {
+		return fmt.Errorf("gorun: cannot broadcast a value: the pointer to the %T is nil", *new(T))
+	}
 	var out bytes.Buffer
 	length := []int64{0}
 	var failed error

@@ -31,6 +31,7 @@ type Group struct {
 	turns    turns
 	messages messages
 	work     Work // of the collective whose turn it is
+	closed   bool
 }
 
 // turns orders collectives as they were called.
@@ -74,8 +75,14 @@ func (g *Group) Rank() int { return g.rank }
 // Size is the number of ranks of the communicator.
 func (g *Group) Size() int { return g.size }
 
-// Close closes the engine and waits for asynchronous calls.
+// errClosed is the error of a call after Close.
+var errClosed = errors.New("this rank has closed the communicator")
+
+// Close closes the engine and waits for asynchronous calls. Calls after it fail.
 func (g *Group) Close() error {
+	g.mu.Lock()
+	g.closed = true
+	g.mu.Unlock()
 	g.watch.forget()
 	if g.e == nil {
 		return nil
@@ -92,6 +99,10 @@ func (g *Group) Do(ctx context.Context, w Work) error {
 		return fmt.Errorf("cannot start %v: %w", w.Call.Kind, err)
 	}
 	g.mu.Lock()
+	if g.closed {
+		g.mu.Unlock()
+		return fmt.Errorf("cannot start %v: %w", w.Call.Kind, errClosed)
+	}
 	if g.turns.blocking {
 		g.mu.Unlock()
 		return fmt.Errorf("cannot start %v: another collective of this rank is running; they must be made one at a time, in the same order on all ranks", w.Call.Kind)
@@ -118,6 +129,10 @@ func (g *Group) Start(w Work) *Request {
 	}
 	r := &Request{g: g, call: w.Call, done: make(chan struct{})}
 	g.mu.Lock()
+	if g.closed {
+		g.mu.Unlock()
+		return failed(fmt.Errorf("cannot start %v: %w", w.Call.Kind, errClosed))
+	}
 	ticket := g.issue()
 	g.mu.Unlock()
 	r.call.Seq, r.call.Comm = ticket, g.comm
@@ -285,6 +300,9 @@ func (g *Group) post(b Buffer, peer int, tag int32, send bool) (*Message, error)
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock() // the order of numbers is that of posts
+	if g.closed {
+		return nil, errClosed
+	}
 	var m *Message
 	if n := len(g.messages.free); n > 0 {
 		m, g.messages.free = g.messages.free[n-1], g.messages.free[:n-1]
