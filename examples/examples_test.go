@@ -165,6 +165,36 @@ func TestTorchrun(t *testing.T) {
 	}
 }
 
+// TestMPIRun runs a Go worker under mpirun and mpiexec alone, which have no store.
+func TestMPIRun(t *testing.T) {
+	for _, program := range []string{"mpirun.openmpi", "mpiexec.hydra"} {
+		t.Run(program, func(t *testing.T) {
+			path, err := exec.LookPath(program)
+			if err != nil && os.Getenv("CI") == "true" {
+				t.Fatalf("no %s", program)
+			} else if err != nil {
+				t.Skipf("no %s", program)
+			}
+			args := []string{"-n", "3", "sh", "-c", build(t, "alltoall") + " -rows 50; exit"}
+			if program == "mpirun.openmpi" {
+				args = append([]string{"--oversubscribe", "--bind-to", "none"}, args...)
+			}
+			dir, err := os.MkdirTemp("", "mpi-") // t.TempDir is too long for Open MPI's sockets
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer os.RemoveAll(dir)
+			cmd := exec.CommandContext(soon(t), path, args...)
+			cmd.Env = append(os.Environ(), "TMPDIR="+dir, "OMPI_ALLOW_RUN_AS_ROOT=1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1")
+			cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+			out, err := cmd.CombinedOutput()
+			if want := "alltoall: 3 ranks, 150 x 150 transposed and verified"; err != nil || !strings.Contains(string(out), want) {
+				t.Errorf("%v, want %q in\n%s", err, want, out)
+			}
+		})
+	}
+}
+
 // TestTrain lets a rank fail, starts all again as a launcher does, and checks that they go
 // on from the checkpoint and that the loss falls.
 func TestTrain(t *testing.T) {

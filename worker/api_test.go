@@ -4,11 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"os"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/gorun/gorun/internal/porttest"
 )
 
 func TestNilCommIsAnError(t *testing.T) {
@@ -143,9 +147,60 @@ func TestStoreOfTheJob(t *testing.T) {
 			t.Errorf("rank %d: %v", r, err)
 		}
 	}
-	w := start(t, Settings{Size: 1})
-	if _, err := w.Store(ctx); err == nil || !strings.Contains(err.Error(), "MASTER_ADDR") {
+	if _, err := start(t, Settings{Size: 2}).Store(ctx); err == nil || !strings.Contains(err.Error(), "MASTER_ADDR") {
 		t.Errorf("without a store: %v", err)
+	}
+	alone, err := start(t, Settings{Size: 1}).Store(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n, err := alone.Add(ctx, "count", 2); n != 2 || err != nil {
+		t.Errorf("alone: count %d, %v", n, err)
+	}
+}
+
+// TestRankZeroServesTheStore checks that ranks meet whose launcher serves no store, that
+// the others wait for rank 0, and that rank 0's store outlives its Close.
+func TestRankZeroServesTheStore(t *testing.T) {
+	ctx := t.Context()
+	addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(porttest.Free(t, "127.0.0.1")))
+	const size = 3
+	errs := make(chan error, size)
+	closing := make(chan struct{})
+	for rank := size - 1; rank >= 0; rank-- {
+		w := start(t, Settings{Rank: rank, Size: size, Store: addr, OwnStore: true})
+		go func() {
+			errs <- func() error {
+				c, err := w.Comm(ctx)
+				if err != nil {
+					return err
+				}
+				if err := Barrier(ctx, c); err != nil {
+					return err
+				}
+				s, err := w.Store(ctx)
+				if err != nil {
+					return err
+				}
+				if rank == 0 {
+					close(closing)
+					return w.Close()
+				}
+				<-closing
+				if err := s.Set(ctx, fmt.Sprint(rank), nil); err != nil {
+					return err
+				}
+				if err := s.Wait(ctx, "1", "2"); err != nil {
+					return err
+				}
+				return w.Close()
+			}()
+		}()
+	}
+	for range size {
+		if err := <-errs; err != nil {
+			t.Error(err)
+		}
 	}
 }
 

@@ -143,12 +143,9 @@ func (l *links) close() error {
 
 // mesh opens this rank's part of the TCP mesh.
 func (w *World) mesh(ctx context.Context) (*tcp.Mesh, error) {
-	if w.set.Store == "" {
-		return nil, errors.New("MASTER_ADDR and MASTER_PORT are not set, so this rank has no store; gorun and torchrun set them")
-	}
-	c, err := store.Dial(ctx, w.set.Store)
+	c, err := w.dialStore(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("%w (gorun and torchrun serve it at MASTER_ADDR:MASTER_PORT)", err)
+		return nil, err
 	}
 	defer c.Close()
 	d := directory{addr: w.set.Store, prefix: w.prefix()}

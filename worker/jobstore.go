@@ -26,10 +26,7 @@ func (w *World) Store(ctx context.Context) (*Store, error) {
 	if w.store != nil {
 		return w.store, nil
 	}
-	if w.set.Store == "" {
-		return nil, errors.New("gorun: this process has no store: a launcher sets MASTER_ADDR and MASTER_PORT")
-	}
-	c, err := store.Dial(ctx, w.set.Store)
+	c, err := w.dialStore(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("gorun: %w", err)
 	}

@@ -1,8 +1,12 @@
 package worker
 
 import (
+	"bytes"
+	"cmp"
 	"fmt"
+	"hash/fnv"
 	"net"
+	"os"
 	"strconv"
 	"strings"
 
@@ -19,6 +23,7 @@ type Settings struct {
 	Round                int // GORUN_ROUND
 
 	Store    string // host:port of the store: MASTER_ADDR, MASTER_PORT
+	OwnStore bool   // rank 0 serves the store if nobody does: there is no agent that could
 	NodeAddr string // GORUN_NODE_ADDR; empty: the address from which the store is reached
 	Socket   string // GORUN_WORKER_SOCKET; empty: no agent, so no aborts
 	Token    string // GORUN_WORLD_TOKEN; empty: rank 0 makes one
@@ -27,7 +32,7 @@ type Settings struct {
 }
 
 // FromEnv reads Settings from environment variables; lookup is os.LookupEnv or a
-// stand-in. Without RANK and WORLD_SIZE the result is a world of one.
+// stand-in. Without RANK and WORLD_SIZE the process is one of mpirun's, or a world of one.
 func FromEnv(lookup func(string) (string, bool)) (Settings, error) {
 	get := func(name string) string { v, _ := lookup(name); return v }
 	s := Settings{
@@ -39,7 +44,7 @@ func FromEnv(lookup func(string) (string, bool)) (Settings, error) {
 		Device:   get(contract.EnvDevice),
 	}
 	if get("RANK") == "" && get("WORLD_SIZE") == "" {
-		return s, checkAlone(get)
+		return fromMPI(get, s)
 	}
 	for _, v := range []struct {
 		name     string
@@ -73,19 +78,53 @@ func FromEnv(lookup func(string) (string, bool)) (Settings, error) {
 	}
 	if host, port := get("MASTER_ADDR"), get("MASTER_PORT"); host != "" && port != "" {
 		s.Store = net.JoinHostPort(host, port)
+		s.OwnStore = s.Socket == "" && get("TORCHELASTIC_USE_AGENT_STORE") != "True"
 	}
 	return s, s.check()
 }
 
-// checkAlone refuses a process of mpirun: it would be a world of its own, in silence, while
-// its user means one world of all.
-func checkAlone(get func(string) string) error {
-	for _, size := range []string{"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"} {
-		if n, err := strconv.Atoi(get(size)); err == nil && n > 1 {
-			return fmt.Errorf("%s is %d, but RANK and WORLD_SIZE are not set: mpirun has no store for Go workers; let it start gorun: mpirun -N 1 gorun PROGRAM", size, n)
-		}
+// fromMPI reads the Settings of a process that mpirun (Open MPI) or mpiexec (Hydra) started
+// without gorun. All ranks are on one host, and their store is at a port that follows from
+// the job.
+func fromMPI(get func(string) string, s Settings) (Settings, error) {
+	names := []string{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"}
+	if get(names[1]) == "" {
+		names = []string{"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"}
 	}
-	return nil
+	if size := get(names[1]); size == "" || size == "1" {
+		return s, nil
+	}
+	for i, to := range []*int{&s.Rank, &s.Size, &s.LocalRank, &s.LocalSize} {
+		n, err := strconv.Atoi(get(names[i]))
+		if err != nil || n < i%2 { // the sizes are at least 1
+			return Settings{}, fmt.Errorf("%s is %q: mpirun sets a number of at least %d", names[i], get(names[i]), i%2)
+		}
+		*to = n
+	}
+	if s.LocalSize != s.Size {
+		return Settings{}, fmt.Errorf("mpirun has %d of %d ranks on this host: Go workers of several hosts need gorun: mpirun -N 1 gorun PROGRAM", s.LocalSize, s.Size)
+	}
+	job := cmp.Or(get("PMIX_NAMESPACE"), get("OMPI_MCA_ess_base_jobid"), get("PMI_PORT"), hydraProxy())
+	h := fnv.New32a()
+	h.Write([]byte(job))
+	s.Store, s.OwnStore = fmt.Sprintf("127.0.0.1:%d", 16384+h.Sum32()%16384), true // below the ports that the kernel gives away
+	return s, s.check()
+}
+
+// hydraProxy returns the id of the process of Hydra that started the ranks of this host,
+// which Hydra gives no name: the nearest ancestor that is one, else the parent.
+func hydraProxy() string {
+	const deepest = 32 // a shell or two stand between
+	for pid, n := os.Getppid(), 0; pid > 1 && n < deepest; n++ {
+		status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+		if bytes.HasPrefix(status, []byte("Name:\thydra_pmi_proxy\n")) {
+			return strconv.Itoa(pid)
+		}
+		_, rest, _ := strings.Cut(string(status), "\nPPid:\t")
+		line, _, _ := strings.Cut(rest, "\n")
+		pid, _ = strconv.Atoi(line)
+	}
+	return strconv.Itoa(os.Getppid())
 }
 
 func (s Settings) check() error {

@@ -11,6 +11,7 @@ import (
 	"github.com/gorun/gorun/worker/board"
 	"github.com/gorun/gorun/worker/contract"
 	"github.com/gorun/gorun/worker/internal/caller"
+	"github.com/gorun/gorun/worker/store"
 )
 
 // World is this process's place among the ranks of its job.
@@ -30,6 +31,7 @@ type World struct {
 	mu       sync.Mutex
 	links    links
 	store    *Store
+	server   *store.Server // the job's store, if this process serves it
 	stepSent time.Time
 }
 
@@ -169,11 +171,15 @@ func (w *World) Step(n int) {
 // for every goroutine that Start started. It may be called more than once.
 func (w *World) Close() error {
 	w.mu.Lock()
-	links, store := w.links, w.store
+	links, kv := w.links, w.store
 	w.links.comm, w.store = nil, nil
 	w.mu.Unlock()
+	broken := links.broken() != nil || w.ctx.Err() != nil
 	err := links.close()
-	store.close()
+	if links.comm != nil || kv != nil {
+		w.leaveStore(broken)
+	}
+	kv.close()
 	w.end(ErrClosed)
 	if w.agent != nil {
 		// An error does not matter: a lost agent needs no bye.

@@ -106,8 +106,13 @@ func TestFromEnv(t *testing.T) {
 			Store: "[::1]:29500", NodeAddr: "127.0.0.2", Socket: "/run/x", Token: "t", RunID: "job", Device: "GPU-1",
 		}},
 		{name: "one of mpirun", env: map[string]string{"OMPI_COMM_WORLD_SIZE": "1"}, want: Settings{Size: 1, LocalSize: 1}},
-		{name: "many of mpirun", env: map[string]string{"OMPI_COMM_WORLD_SIZE": "2"}, err: "mpirun -N 1 gorun"},
-		{name: "many of mpiexec", env: map[string]string{"PMI_SIZE": "4"}, err: "PMI_SIZE is 4"},
+		{name: "many of mpirun", env: map[string]string{
+			"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_LOCAL_RANK": "1", "OMPI_COMM_WORLD_LOCAL_SIZE": "2", "PMIX_NAMESPACE": "123",
+		}, want: Settings{Rank: 1, Size: 2, LocalRank: 1, LocalSize: 2, Store: "127.0.0.1:25371", OwnStore: true}},
+		{name: "mpirun on two hosts", env: map[string]string{
+			"OMPI_COMM_WORLD_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_LOCAL_RANK": "0", "OMPI_COMM_WORLD_LOCAL_SIZE": "1",
+		}, err: "mpirun -N 1 gorun"},
+		{name: "half of mpiexec", env: map[string]string{"PMI_SIZE": "4"}, err: `PMI_RANK is ""`},
 		{name: "rank only", env: map[string]string{"RANK": "0"}, err: "WORLD_SIZE is not set"},
 		{name: "size only", env: map[string]string{"WORLD_SIZE": "2"}, err: "RANK is not set"},
 		{name: "no number", env: with("RANK", "one"), err: `RANK is "one"`},

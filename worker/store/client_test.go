@@ -34,6 +34,27 @@ func serveStore(t testing.TB) string {
 	return ln.Addr().String()
 }
 
+// eachStore plays a test with gorun's store and with the one of this package.
+func eachStore(t *testing.T, test func(t *testing.T, addr string)) {
+	t.Run("gorun's", func(t *testing.T) { test(t, serveStore(t)) })
+	t.Run("rank 0's", func(t *testing.T) { test(t, serveOwn(t)) })
+}
+
+func serveOwn(t testing.TB) string {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := Serve(ln)
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return ln.Addr().String()
+}
+
 func dial(t *testing.T, addr string) *Client {
 	t.Helper()
 	c, err := Dial(t.Context(), addr)
@@ -44,78 +65,81 @@ func dial(t *testing.T, addr string) *Client {
 	return c
 }
 
-func TestCallsOfTheRealStore(t *testing.T) {
-	ctx, addr := t.Context(), serveStore(t)
-	c := dial(t, addr)
-	must := func(err error) {
-		t.Helper()
-		if err != nil {
-			t.Fatal(err)
+func TestCalls(t *testing.T) {
+	eachStore(t, func(t *testing.T, addr string) {
+		ctx := t.Context()
+		c := dial(t, addr)
+		must := func(err error) {
+			t.Helper()
+			if err != nil {
+				t.Fatal(err)
+			}
 		}
-	}
-	must(c.Set(ctx, "a", []byte("1")))
-	v, err := c.Get(ctx, "a")
-	must(err)
-	if string(v) != "1" {
-		t.Errorf("Get = %q", v)
-	}
-	must(c.Append(ctx, "a", []byte("23")))
-	if v, err = c.Get(ctx, "a"); err != nil || string(v) != "123" {
-		t.Errorf("after Append: %q, %v", v, err)
-	}
-	if n, err := c.Add(ctx, "n", -5); err != nil || n != -5 {
-		t.Errorf("Add = %d, %v", n, err)
-	}
-	if n, err := c.Add(ctx, "n", 7); err != nil || n != 2 {
-		t.Errorf("Add = %d, %v", n, err)
-	}
-	if ok, err := c.Check(ctx, "a", "n"); err != nil || !ok {
-		t.Errorf("Check(a, n) = %v, %v", ok, err)
-	}
-	if ok, err := c.Check(ctx, "a", "no"); err != nil || ok {
-		t.Errorf("Check(a, no) = %v, %v", ok, err)
-	}
-	if n, err := c.NumKeys(ctx); err != nil || n != 2 {
-		t.Errorf("NumKeys = %d, %v", n, err)
-	}
-	for _, tc := range []struct{ key, expected, desired, want string }{
-		{"c", "x", "y", "x"}, // missing, expected given: expected back, nothing set
-		{"c", "", "one", "one"},
-		{"c", "zero", "two", "one"},
-		{"c", "one", "two", "two"},
-	} {
-		v, err := c.CompareSet(ctx, tc.key, []byte(tc.expected), []byte(tc.desired))
-		if err != nil || string(v) != tc.want {
-			t.Errorf("CompareSet(%v) = %q, %v", tc, v, err)
+		must(c.Set(ctx, "a", []byte("1")))
+		v, err := c.Get(ctx, "a")
+		must(err)
+		if string(v) != "1" {
+			t.Errorf("Get = %q", v)
 		}
-	}
-	if ok, err := c.Delete(ctx, "c"); err != nil || !ok {
-		t.Errorf("Delete = %v, %v", ok, err)
-	}
-	if ok, err := c.Delete(ctx, "c"); err != nil || ok {
-		t.Errorf("Delete of a missing key = %v, %v", ok, err)
-	}
-	must(c.Wait(ctx))
-	if err := c.Set(ctx, strings.Repeat("k", MaxKey+1), nil); err == nil {
-		t.Error("a key that is too long was taken")
-	}
-	must(c.Set(ctx, "still", []byte("alive")))
+		must(c.Append(ctx, "a", []byte("23")))
+		if v, err = c.Get(ctx, "a"); err != nil || string(v) != "123" {
+			t.Errorf("after Append: %q, %v", v, err)
+		}
+		if n, err := c.Add(ctx, "n", -5); err != nil || n != -5 {
+			t.Errorf("Add = %d, %v", n, err)
+		}
+		if n, err := c.Add(ctx, "n", 7); err != nil || n != 2 {
+			t.Errorf("Add = %d, %v", n, err)
+		}
+		if ok, err := c.Check(ctx, "a", "n"); err != nil || !ok {
+			t.Errorf("Check(a, n) = %v, %v", ok, err)
+		}
+		if ok, err := c.Check(ctx, "a", "no"); err != nil || ok {
+			t.Errorf("Check(a, no) = %v, %v", ok, err)
+		}
+		if n, err := c.NumKeys(ctx); err != nil || n != 2 {
+			t.Errorf("NumKeys = %d, %v", n, err)
+		}
+		for _, tc := range []struct{ key, expected, desired, want string }{
+			{"c", "x", "y", "x"}, // missing, expected given: expected back, nothing set
+			{"c", "", "one", "one"},
+			{"c", "zero", "two", "one"},
+			{"c", "one", "two", "two"},
+		} {
+			v, err := c.CompareSet(ctx, tc.key, []byte(tc.expected), []byte(tc.desired))
+			if err != nil || string(v) != tc.want {
+				t.Errorf("CompareSet(%v) = %q, %v", tc, v, err)
+			}
+		}
+		if ok, err := c.Delete(ctx, "c"); err != nil || !ok {
+			t.Errorf("Delete = %v, %v", ok, err)
+		}
+		if ok, err := c.Delete(ctx, "c"); err != nil || ok {
+			t.Errorf("Delete of a missing key = %v, %v", ok, err)
+		}
+		must(c.Wait(ctx))
+		if err := c.Set(ctx, strings.Repeat("k", MaxKey+1), nil); err == nil {
+			t.Error("a key that is too long was taken")
+		}
+		must(c.Set(ctx, "still", []byte("alive")))
+	})
 }
 
 func TestGetWaitsForTheKey(t *testing.T) {
-	addr := serveStore(t)
-	a, b := dial(t, addr), dial(t, addr)
-	got := make(chan string, 1)
-	go func() {
-		v, err := a.Get(t.Context(), "late")
-		got <- string(v) + errText(err)
-	}()
-	if err := b.Set(t.Context(), "late", []byte("here")); err != nil {
-		t.Fatal(err)
-	}
-	if v := <-got; v != "here" {
-		t.Errorf("Get = %q", v)
-	}
+	eachStore(t, func(t *testing.T, addr string) {
+		a, b := dial(t, addr), dial(t, addr)
+		got := make(chan string, 1)
+		go func() {
+			v, err := a.Get(t.Context(), "late")
+			got <- string(v) + errText(err)
+		}()
+		if err := b.Set(t.Context(), "late", []byte("here")); err != nil {
+			t.Fatal(err)
+		}
+		if v := <-got; v != "here" {
+			t.Errorf("Get = %q", v)
+		}
+	})
 }
 
 func errText(err error) string {
@@ -126,24 +150,26 @@ func errText(err error) string {
 }
 
 func TestCancelReturnsAtOnceWithTheCause(t *testing.T) {
-	c := dial(t, serveStore(t))
-	why := errors.New("the job is over")
-	ctx, cancel := context.WithCancelCause(t.Context())
-	got := make(chan error, 2)
-	for range 2 { // the second one waits for its turn
-		go func() { got <- c.Wait(ctx, "never") }()
-	}
-	cancel(why)
-	for range 2 {
-		select {
-		case err := <-got:
-			if !errors.Is(err, why) {
-				t.Errorf("error %v does not carry the cause", err)
-			}
-		case <-time.After(5 * time.Second):
-			t.Fatal("still waiting after cancel")
+	eachStore(t, func(t *testing.T, addr string) {
+		c := dial(t, addr)
+		why := errors.New("the job is over")
+		ctx, cancel := context.WithCancelCause(t.Context())
+		got := make(chan error, 2)
+		for range 2 { // the second one waits for its turn
+			go func() { got <- c.Wait(ctx, "never") }()
 		}
-	}
+		cancel(why)
+		for range 2 {
+			select {
+			case err := <-got:
+				if !errors.Is(err, why) {
+					t.Errorf("error %v does not carry the cause", err)
+				}
+			case <-time.After(5 * time.Second):
+				t.Fatal("still waiting after cancel")
+			}
+		}
+	})
 }
 
 func TestClientIsUselessAfterACancelledRequest(t *testing.T) {
