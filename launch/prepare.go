@@ -118,7 +118,7 @@ func (s *supervisor) prepareOutput() error {
 	}
 	out, notes, err := logs.NewOutput(logs.OutputOptions{
 		LogDir: sp.LogDir, Redirects: sp.Redirects, Tee: sp.Tee, Filter: logs.Filter(sp.Filters), Dry: sp.Check != nil || sp.Dry != nil,
-		Temp: s.opts.Scratch.Logs, RunID: sp.RunID, Workers: s.node.Workers,
+		Temp: s.opts.Scratch.Logs(), RunID: sp.RunID, Workers: s.node.Workers,
 	})
 	for _, note := range notes {
 		s.console.Announce("%s", note)

@@ -17,11 +17,11 @@ type Output struct {
 
 // OutputOptions holds what the user asked for.
 type OutputOptions struct {
-	LogDir         string                   // --log-dir; "": a temporary folder
-	Redirects, Tee string                   // texts of --redirects and --tee
-	Filter         Filter                   // of --duplicate-stdout-filters and --duplicate-stderr-filters
-	Dry            bool                     // no worker is started that could write
-	Temp           func(output bool) string // the temporary folder, with output or for error files only
+	LogDir         string // --log-dir; "": a temporary folder
+	Redirects, Tee string // texts of --redirects and --tee
+	Filter         Filter // of --duplicate-stdout-filters and --duplicate-stderr-filters
+	Dry            bool   // no worker is started that could write
+	Temp           string // the folder if LogDir is empty
 	RunID          string
 	Workers        int // of this node
 }
@@ -49,7 +49,7 @@ func NewOutput(o OutputOptions) (out Output, notes []string, err error) {
 	note("--redirects", out.Redirect)
 	note("--tee", out.Tee)
 	written := out.Redirect.Any(o.Workers) || out.Tee.Any(o.Workers) || len(out.Filter.Stdout)+len(out.Filter.Stderr) > 0
-	out.Folders, err = NewFolders(FolderOptions{Base: dir, Temp: o.Temp(written), RunID: o.RunID, Workers: o.Workers})
+	out.Folders, err = NewFolders(FolderOptions{Base: dir, Temp: o.Temp, RunID: o.RunID, Workers: o.Workers})
 	if o.LogDir == "" && !written && scratch.IsUnwritable(err) { // otherwise the user wants files
 		out.Folders, out.NoFiles, err = &Folders{}, true, nil
 	}

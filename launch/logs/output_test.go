@@ -10,7 +10,7 @@ import (
 // TestNewOutput checks which files the flags ask for, and what happens if there is
 // no place for them.
 func TestNewOutput(t *testing.T) {
-	missing := func(bool) string { return filepath.Join(t.TempDir(), "no", "such", "folder") }
+	missing := filepath.Join(t.TempDir(), "no", "such", "folder")
 	for name, c := range map[string]struct {
 		options         OutputOptions
 		redirect, files bool // of local rank 0; whether there are files
@@ -28,8 +28,8 @@ func TestNewOutput(t *testing.T) {
 	} {
 		o := c.options
 		o.Workers, o.RunID = 2, "run"
-		if o.Temp == nil {
-			o.Temp = func(bool) string { return filepath.Join(t.TempDir(), "logs") }
+		if o.Temp == "" {
+			o.Temp = filepath.Join(t.TempDir(), "logs")
 		}
 		for _, text := range []*string{&o.Redirects, &o.Tee} {
 			if *text == "" {

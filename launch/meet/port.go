@@ -63,7 +63,7 @@ func portOf(l net.Listener) string {
 func listenAt(addr string, port int) (net.Listener, error) {
 	l, err := listenTCP(addr, port)
 	if err != nil {
-		return nil, fmt.Errorf("cannot open port %d on %s: %w; is another job running there? Give --master-port", port, addr, err)
+		return nil, fmt.Errorf("cannot open port %d on %s: %w; is another job running there? Give another --master-port", port, addr, err)
 	}
 	return l, nil
 }

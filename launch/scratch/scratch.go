@@ -27,15 +27,9 @@ func (t Tag) Timers() string { return filepath.Join(memoryDir(), "gorun-"+string
 // Build returns the folder of a Go program that is built here.
 func (t Tag) Build() string { return filepath.Join(tempDir(), "gorun-"+string(t)+".build") }
 
-// Logs returns the folder for log files if the user names none. Without output only
-// error files are written there.
-func (t Tag) Logs(output bool) string {
-	dir := tempDir()
-	if !output {
-		dir = memoryDir()
-	}
-	return filepath.Join(dir, "torchelastic_"+string(t))
-}
+// Logs returns the folder for the workers' error files, and for log files if the user
+// names no other: where torchrun has it.
+func (t Tag) Logs() string { return filepath.Join(tempDir(), "torchelastic_"+string(t)) }
 
 // Remove removes these files and folders. Of the folders for log files it removes
 // only the empty ones.
@@ -43,8 +37,7 @@ func (t Tag) Remove() {
 	_ = os.Remove(t.Socket())
 	_ = os.Remove(t.Timers())
 	_ = os.RemoveAll(t.Build())
-	removeEmpty(t.Logs(true))
-	removeEmpty(t.Logs(false))
+	removeEmpty(t.Logs())
 }
 
 // IsUnwritable reports whether an error says that nothing can be written at a place.
@@ -72,12 +65,8 @@ func removeEmpty(root string) {
 	}
 }
 
-// memoryDir returns the folder for the small files of a job: sockets, and folders
-// for error files that hardly any worker writes. It is TMPDIR if the user set
-// TMPDIR and files can be made there. Otherwise it is in memory, because a disk
-// takes up to a millisecond to make or remove a folder, and a job has one for each
-// rank. (ext4 skips inodes that were freed in the last seconds, and discards blocks
-// when a folder is removed.)
+// memoryDir returns the folder for sockets and pipes, which belong in memory. It is TMPDIR
+// if the user set TMPDIR and files can be made there.
 func memoryDir() string {
 	const memory = "/dev/shm"
 	var fs unix.Statfs_t
