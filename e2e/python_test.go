@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -124,7 +125,10 @@ func TestConsequenceIsNotTheCause(t *testing.T) {
 		}
 		for n, round := range r.Rounds {
 			want := 1 + 4*(n%2)
-			if c := round.Cause; c == nil || c.Rank != 1 || c.ExitCode != want {
+			c := round.Cause
+			// An interpreter that ends with an exception beside gloo's threads may be aborted.
+			aborted := want == 1 && c != nil && c.Signal == int(syscall.SIGABRT)
+			if c == nil || c.Rank != 1 || c.ExitCode != want && !aborted {
 				t.Errorf("%s: the cause of round %d is %+v, want rank 1 with exit code %d", a.name, n, c, want)
 			}
 		}

@@ -149,7 +149,7 @@ func (w *World) mesh(ctx context.Context) (*tcp.Mesh, error) {
 	}
 	defer c.Close()
 	d := directory{addr: w.set.Store, prefix: w.prefix()}
-	cfg := tcp.Config{Rank: w.set.Rank, Size: w.set.Size, Token: w.set.Token, Host: w.set.NodeAddr, Directory: d}
+	cfg := tcp.Config{Rank: w.set.Rank, Size: w.set.Size, Token: w.set.Token, Host: w.set.NodeAddr, Directory: d, Spin: w.board != nil && w.board.Spin()}
 	if cfg.Token == "" {
 		if cfg.Token, err = d.token(ctx, c, w.set.Rank); err != nil {
 			return nil, err

@@ -60,12 +60,23 @@ type outgoing struct {
 }
 
 func (m *Mesh) newLane(id laneID, conn *net.TCPConn) *lane {
-	l := &lane{m: m, id: id, conn: conn, r: bufio.NewReaderSize(conn, 64<<10), done: make(chan struct{})}
+	l := &lane{m: m, id: id, conn: conn, r: bufio.NewReaderSize(m.reader(id, conn), 64<<10), done: make(chan struct{})}
 	l.out.changed.L = &l.out.mu
 	l.out.buf = make([]byte, 0, headerSize+directSize)
 	l.out.raw, l.out.err = conn.SyscallConn()
 	l.out.write = l.out.tryWrite
 	return l
+}
+
+// reader returns what reads a lane. The goroutine that makes a collective reads its lanes
+// itself and may spin.
+func (m *Mesh) reader(id laneID, conn *net.TCPConn) io.Reader {
+	if m.cfg.Spin && id.collective {
+		if r, err := newSpinningReader(conn); err == nil {
+			return r
+		}
+	}
+	return conn
 }
 
 // send queues a frame, and writes as much of it as the socket takes now. It reports

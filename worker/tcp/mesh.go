@@ -37,6 +37,7 @@ type Config struct {
 	Token      string // shared by the ranks of this world only
 	Host       string // the address of this node on which to listen
 	Directory  Directory
+	Spin       bool // this rank has CPUs of its own, so that it may wait for a collective without sleeping
 }
 
 // Mesh is one rank's lanes to all others. Its communicators are collective.Transports.
