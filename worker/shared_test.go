@@ -120,6 +120,9 @@ func TestAbortComesFromTheBoard(t *testing.T) {
 	if abort, ok := errors.AsType[*AbortError](err); !ok || abort.Cause.ExitCode != 7 || err.Error() != "gorun: aborted: rank 3 exited with code 7" {
 		t.Errorf("error %v", err)
 	}
+	if !errors.Is(err, ErrAborted) {
+		t.Errorf("%v is not ErrAborted", err)
+	}
 	if cause := context.Cause(w.Context()); cause != err {
 		t.Errorf("the world ended with %v", cause)
 	}

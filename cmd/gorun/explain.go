@@ -77,11 +77,7 @@ func runExplain(ctx context.Context, o *explainOptions, std streams) error {
 	}
 	for _, name := range slices.Compact(names) {
 		if err := e.read(ctx, name); err != nil {
-			var path *os.PathError
-			if errors.As(err, &path) {
-				err = path.Err // the message names the file once
-			}
-			return usagef("cannot read %s: %w", name, err)
+			return unreadable(name, err)
 		}
 	}
 	for _, name := range e.scanner.NotText() {
@@ -100,20 +96,28 @@ func runExplain(ctx context.Context, o *explainOptions, std streams) error {
 	return enc.Encode(append([]diagnose.Finding{}, findings...)) // [], not null
 }
 
+// unreadable returns the error for a log that cannot be read. It names the file once.
+func unreadable(name string, err error) error {
+	if path, ok := errors.AsType[*os.PathError](err); ok {
+		err = path.Err
+	}
+	return usagef("cannot read %s: %w", name, err)
+}
+
 // teach prints the rows to complete for the unknown lines of a log.
 func teach(ctx context.Context, name string, std streams) error {
 	in := std.in
 	if name != "-" {
 		f, err := os.Open(name)
 		if err != nil {
-			return usagef("--teach: %w", err)
+			return unreadable(name, err)
 		}
 		defer f.Close()
 		in = f
 	}
 	lessons, err := diagnose.Teach(ctx, in)
 	if err != nil {
-		return usagef("--teach: cannot read %s: %w", name, err)
+		return unreadable(name, err)
 	}
 	return diagnose.WriteLessons(std.out, lessons)
 }

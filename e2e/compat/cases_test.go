@@ -322,7 +322,7 @@ func errorFileCases() []testCase {
 		write("more keys", `{"message":{"message":"E: foo","errorCode":9,"extraInfo":{"py_callstack":"x","timestamp":"10"}},"y":[1]}`),
 		{name: "error file/@record", args: "--log_dir=@dir/logs -r 3 probe.py record=boom", env: []string{"TORCHELASTIC_ERROR_FILE=@dir/error.json"}},
 		{name: "error file/@record of one of two", args: "--nproc_per_node=2 --log_dir=@dir/logs probe.py record=boom@1 sleep=60"},
-		{name: "error file/one that was there", args: "--log_dir=@dir/logs probe.py record=boom", env: []string{"TORCHELASTIC_ERROR_FILE=@dir/w0.py"}},
+		{name: "error file/replaces an older file", args: "--log_dir=@dir/logs probe.py record=boom", env: []string{"TORCHELASTIC_ERROR_FILE=@dir/w0.py"}},
 		{name: "error file/in a folder that is not", args: "--log_dir=@dir/logs probe.py record=boom", env: []string{"TORCHELASTIC_ERROR_FILE=@dir/none/error.json"}},
 		{name: "error file/of a worker that succeeds", args: "--log_dir=@dir/logs", more: []string{"probe.py", `file={"message":"x"}`}, env: []string{"TORCHELASTIC_ERROR_FILE=@dir/error.json"}},
 		{name: "error file/and a signal", args: "--log_dir=@dir/logs", more: []string{"probe.py", `file={"message":"x","timestamp":"10"}`, "kill=9"}, env: []string{"TORCHELASTIC_ERROR_FILE=@dir/error.json"}, code: 137},

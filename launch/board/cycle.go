@@ -9,8 +9,8 @@ import (
 	"github.com/gorun/gorun/worker/board"
 )
 
-// cycleTime is how long ranks must have waited for each other before the user is told. A
-// rank with several goroutines may still do what the others wait for.
+// cycleTime is the time after which gorun reports ranks that wait for each other. Before
+// it another goroutine of a rank may still make the call that the others wait for.
 const cycleTime = 2 * time.Second
 
 // findCycle returns calls of ranks that wait for each other: each is a message that the

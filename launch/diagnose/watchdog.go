@@ -109,9 +109,9 @@ func (s *Scanner) timeoutEvent() *event {
 	return e
 }
 
-// gaps returns the ranks of unseen between ranks that print into the logs. A log that
-// has lines of the ranks on both sides covers a rank; one that ends before it may come
-// from another node.
+// gaps returns the ranks of unseen between ranks that print into the logs. A log covers a
+// rank if it has lines of a lower and of a higher rank. Ranks above all those of a log may
+// run on another node.
 func (w *writers) gaps(unseen []int) []int {
 	low, high := maxEntries, -1
 	for r := range w.ranks {

@@ -76,8 +76,8 @@ func (v Verdict) order() int {
 	return 0
 }
 
-// follows reports whether every suspect of a verdict waits in another one that does not
-// lead back to it.
+// follows reports whether verdict i is the consequence of other verdicts: each of its
+// suspects waits in another verdict, and that verdict does not lead back to i.
 func follows(all []Verdict, i int) bool {
 	if len(all[i].Suspects) == 0 {
 		return false
@@ -142,7 +142,8 @@ func last(calls []Call) *Call {
 	return &c
 }
 
-// verdict compares the collectives of a group at the first one that did not end.
+// verdict finds the group's first collective that did not end, and compares what its ranks
+// called there.
 func (g *group) verdict() (Verdict, bool) {
 	v := Verdict{Group: g.Group, Kind: Behind}
 	found := false

@@ -65,7 +65,7 @@ type Exit struct {
 	Code       int            // exit code, 0 to 255; -1: killed by Signal
 	Signal     syscall.Signal // the signal that killed it; 0: none
 	CoreDumped bool
-	At         time.Time // when the end was seen; of two processes of a Table the one that ended first has the earlier time
+	At         time.Time // when the table saw the end; a process that ended before another has an earlier time
 }
 
 func exitOf(ws syscall.WaitStatus, at time.Time) Exit {

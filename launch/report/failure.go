@@ -106,9 +106,9 @@ func otherLine(c *rendezvous.Cause) string {
 // rankPrefix matches what torch puts before the lines of an exception that ends a rank.
 var rankPrefix = regexp.MustCompile(`^\[rank\d+\]: ?`)
 
-// withoutTraceback removes the last traceback of a worker's standard error if it is the
-// one that the error file has: both end with the same line. Since torch 2.2 the rank
-// stands before each line.
+// withoutTraceback removes the last traceback from a worker's standard error if its last
+// line is that of the error file's traceback. Since torch 2.2 each line begins with the
+// rank.
 func withoutTraceback(tail []string, traceback string) []string {
 	plain := func(line string) string { return rankPrefix.ReplaceAllString(line, "") }
 	last := strings.TrimRight(traceback, "\n")

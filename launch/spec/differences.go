@@ -183,7 +183,7 @@ func torchrunVariableRows() []Row {
 		{Name: "OMP_NUM_THREADS", Parity: More, Text: "1 for each of several workers, as there; `--omp cores`: a share of the cores"},
 		{Name: "TORCHELASTIC_ENABLE_FILE_TIMER, TORCHELASTIC_TIMER_FILE", Parity: Same},
 		{Name: "CUDA_VISIBLE_DEVICES", Parity: More, Text: "stays as it is where CUDA shows the right GPUs anyway; see --pin and --pin-by in [usage](usage.md#devices)"},
-		{Name: "PET_<FLAG>", Parity: Worded, Text: "one that has no effect gets a line"},
+		{Name: "PET_<FLAG>", Parity: Worded, Text: "gorun prints a line for a variable that has no effect"},
 		{Name: "PYTHON_EXEC", Parity: Same, Text: "without it `$VIRTUAL_ENV/bin/python`, then python3: gorun runs in no Python itself"},
 		{
 			Name: "LOGLEVEL", Parity: Other, Text: "gorun's own lines do not depend on it; the events of --event-log-handler do, as there",
