@@ -7,61 +7,46 @@ import (
 )
 
 // isDirect reports whether e alone shows a cause.
-func (e *event) isDirect() bool { return e.class == Primary && !e.row.Weak && !e.survived() }
+func (e *event) isDirect() bool { return e.kind.tier() == tierCause && !e.survived() }
 
-// promoteEarliestHint makes the earliest Ordered hint a cause if there are direct
-// causes and the hint came before all of them.
-func promoteEarliestHint(all []*hypothesis) {
-	var hint *event
-	for _, h := range all {
-		for _, e := range h.events {
-			if h.row.Ordered {
-				e.class = h.row.Class // an earlier call may have changed it
-				if hint == nil || before(e, hint) {
-					hint = e
-				}
-			}
-		}
+// promoteFirst makes e a cause if it came before all direct causes. Order in time is
+// evidence: what happened to the job first explains what happened to it later.
+func (e *event) promoteFirst(direct []*event) {
+	mayPrecede := func(o *event) bool {
+		return o.kind == Root || !comparable(e, o) || !before(e, o) || slices.Contains(e.named, o.rank)
 	}
-	if hint == nil {
-		return
+	if len(direct) > 0 && !slices.ContainsFunc(direct, mayPrecede) {
+		e.kind = Primary
 	}
-	class := hint.class
-	for _, h := range all {
-		for _, e := range h.events {
-			if e.isDirect() {
-				if !comparable(hint, e) || before(e, hint) {
-					return
-				}
-				class = Primary
-			}
-		}
-	}
-	hint.class = class
 }
 
 // combine returns the events that only several lines together show.
 func (s *Scanner) combine(all []*hypothesis) []*event {
 	var direct, weaker []*event
+	var stop *event // the first one
 	for _, h := range all {
 		for _, e := range h.events {
-			switch {
+			if h.row.Kind == Stop {
+				e.kind = Stop // an earlier call may have changed it
+				if stop == nil || before(e, stop) {
+					stop = e
+				}
+			}
+			switch t := e.kind.tier(); {
 			case e.isDirect():
 				direct = append(direct, e)
-			case h.row.Key == rowStopped, h.row.Last && !e.inTraceback: // a launcher stops the other workers after any end
-			case !h.row.Weak && e.class != Harmless && !e.survived():
+			case h.row.Key == rowStopped, t == tierVague && !e.inTraceback: // a launcher stops the other workers after any end
+			case e.kind != Warning && e.kind != Harmless && !e.survived():
 				weaker = append(weaker, e)
 			}
 		}
 	}
+	if stop != nil {
+		stop.promoteFirst(slices.Concat(direct, slices.DeleteFunc(slices.Clone(weaker), func(e *event) bool { return e.kind.tier() != tierClue })))
+	}
 	var combined []*event
 	if w := s.timeoutEvent(); w != nil {
-		mayPrecede := func(e *event) bool {
-			return e.row.Root || !comparable(w, e) || !before(w, e) || slices.Contains(w.named, e.rank)
-		}
-		if len(direct) > 0 && !slices.ContainsFunc(direct, mayPrecede) {
-			w.class = Primary // all direct causes came after it
-		}
+		w.promoteFirst(direct)
 		combined = append(combined, w)
 	}
 	if s.job.sharedGPU != nil && len(direct) == 0 {
@@ -70,14 +55,15 @@ func (s *Scanner) combine(all []*hypothesis) []*event {
 	for _, e := range s.endEvents() {
 		sameWorker := func(o *event) bool { return o.rank < 0 || o.rank == e.rank || o.pid > 0 && o.pid == e.pid }
 		sameCrash := func(o *event) bool { return o.row.Key == e.row.Key || o.row.Key == rowRAS }
+		isCrash := e.kind.tier() == tierCause
 		switch {
-		case e.class == Primary && slices.ContainsFunc(direct, sameCrash):
+		case isCrash && slices.ContainsFunc(direct, sameCrash):
 			for _, o := range direct {
 				if sameCrash(o) {
 					o.fillOrigin(e)
 				}
 			}
-		case e.class != Primary && (len(direct) > 0 || slices.ContainsFunc(weaker, sameWorker)):
+		case !isCrash && (len(direct) > 0 || slices.ContainsFunc(weaker, sameWorker)):
 			for _, o := range weaker {
 				if len(s.job.ends) == 1 && sameWorker(o) {
 					o.fillOrigin(e)
@@ -88,12 +74,12 @@ func (s *Scanner) combine(all []*hypothesis) []*event {
 		}
 	}
 	for _, find := range []func([]*hypothesis) *event{s.hostIDEvent, s.exitEvent} {
-		if e := find(all); e != nil && (e.class == Primary || len(direct) == 0 && len(combined) == 0) {
+		if e := find(all); e != nil && (e.kind.tier() == tierCause || len(direct) == 0 && len(combined) == 0) {
 			combined = append(combined, e)
 		}
 	}
 	s.nameOnlyHost(all)
-	explicit := func(e *event) bool { return e.class == Hint && !e.row.Ordered }
+	explicit := func(e *event) bool { return e.kind.tier() < tierSurvived && e.kind != Stop }
 	if len(direct) == 0 && len(combined) == 0 && !slices.ContainsFunc(weaker, explicit) {
 		if e := s.hangEvent(); e != nil {
 			combined = append(combined, e)
@@ -116,7 +102,7 @@ func (s *Scanner) nameOnlyHost(all []*hypothesis) {
 		return e.host != "" || e.rank >= 0 || e.local >= 0 || e.pid > 0 || e.task >= 0
 	}
 	for _, h := range all {
-		if h.row.Class == Primary && !slices.ContainsFunc(h.events, hasOrigin) {
+		if h.row.Kind.tier() == tierCause && !slices.ContainsFunc(h.events, hasOrigin) {
 			h.events[0].host = host
 		}
 	}
@@ -141,7 +127,7 @@ func (s *Scanner) hangEvent() *event {
 		}
 	}
 	last := s.job.inits[open[len(open)-1]]
-	e := &event{row: s.matcher.byKey[rowMissing], class: Hint, derived: true, log: last.log, number: last.number, origin: origin{rank: -1, local: -1, task: -1}}
+	e := &event{row: s.matcher.byKey[rowMissing], kind: Absence, derived: true, log: last.log, number: last.number, origin: origin{rank: -1, local: -1, task: -1}}
 	e.text = rankList(ranks) + " began to initialise NCCL and did not end"
 	var missing []int
 	for r := range s.worldSize() {

@@ -115,7 +115,7 @@ func (c *corpusLog) judge(found []Finding) verdict {
 		return right
 	case wrongRank && len(f.Ranks) > 0, wrongHost && f.Host != "":
 		return harmful
-	case !slices.Contains(c.ids, f.ID) && rowClass(f.Row) == Primary:
+	case !slices.Contains(c.ids, f.ID) && isCauseRow(f.Row):
 		return harmful
 	}
 	return wrong
@@ -130,14 +130,9 @@ func ranksOf(f Finding) []string {
 	return all
 }
 
-// rowClass returns the class of the row with a key.
-func rowClass(key string) Class {
-	for _, r := range Rows() {
-		if r.Key == key {
-			return r.Class
-		}
-	}
-	return ""
+// isCauseRow reports whether the row with a key sends its reader to a fix.
+func isCauseRow(key string) bool {
+	return slices.ContainsFunc(Rows(), func(r Row) bool { return r.Key == key && r.Kind.tier() == tierCause })
 }
 
 // score counts the verdicts of each class of logs, which is the first letter of

@@ -9,14 +9,14 @@
 //     meaning. It also records what the lines say about the job: ranks and their
 //     processes, ends of workers, time-outs of watchdogs.
 //   - Hypotheses. Findings groups the events of one meaning, and adds events that
-//     only several lines together show. Each group is a hypothesis with a tier of
-//     probability.
-//   - Cause. The earliest of the most probable hypotheses is the root cause. A
+//     only several lines together show. Each group is a hypothesis. The kind of its
+//     strongest evidence gives its tier of probability.
+//   - Cause. The earliest hypothesis of the most probable tier is the root cause. A
 //     hypothesis that the root cause explains is a consequence. Each hypothesis
 //     becomes a Finding.
 //
 // The meaning of lines is data: the rows of the map (Rows), from which
-// docs/explain.md is written. A finder looks for the literals of all rows at once,
+// docs/explain.md is written. A row has one Kind, and nothing else weighs it. A finder looks for the literals of all rows at once,
 // and expressions read only the lines that have one.
 //
 // Invariants: a finding needs evidence in the text, so a job that works has no

@@ -26,44 +26,33 @@ func TestDocumentation(t *testing.T) {
 
 <!-- Written by go test ./launch/diagnose -update from the map; do not edit. -->
 
-` + "`gorun explain [LOG|DIR...|-]`" + ` looks for these lines. The first row that matches a line counts. The earliest cause is the root cause: in time where lines have a time, otherwise in the order of logs and lines. Lines that the root cause explains are consequences; ` + "*weak*" + ` lines also come from jobs that work, and count only beside other evidence.
+` + "`gorun explain [LOG|DIR...|-]`" + ` looks for these lines. The first row that matches a line counts. The earliest cause is the root cause: in time where lines have a time, otherwise in the order of logs and lines. Lines that the root cause explains are consequences.
 
 Dumps of PyTorch's flight recorder are read too (X-HANG): per process group the first call that did not end, the ranks that wait in it, and the ranks that did not call it or called another; a group whose missing rank waits in another group is a consequence.
 
 Numbers are those of the NCCL catalogue; rows with an x are not in it. A check without X is one of ` + "`gorun check`" + ` ([checks.md](checks.md)), except ` + strings.Join(idsWithoutCheck(), ", ") + `, which no check can find before the job runs.
 
 `)
-	fmt.Fprintf(&b, "| row | checks | class | line (RE2, any case) | means | fix | printed by | source |\n| --- | --- | --- | --- | --- | --- | --- | --- |\n")
+	fmt.Fprintf(&b, "| kind of line | means |\n| --- | --- |\n")
+	for _, k := range kinds[Root:] {
+		fmt.Fprintf(&b, "| %s | %s |\n", k.name, k.meaning)
+	}
+	fmt.Fprintf(&b, "\n| row | checks | kind | line (RE2, any case) | means | fix | printed by | source |\n| --- | --- | --- | --- | --- | --- | --- | --- |\n")
 	cell := func(s string) string { return strings.ReplaceAll(s, "|", `\|`) }
 	for _, r := range Rows() {
-		class := string(r.Class)
-		if r.FirstOnly {
-			class += "; consequence after another cause"
-		}
-		if r.Root {
-			class += "; no consequence of another failure"
-		}
+		kind := r.Kind.String()
 		if len(r.Explains) > 0 {
-			class += "; explains " + strings.Join(r.Explains, ", ")
+			kind += "; explains " + strings.Join(r.Explains, ", ")
 		}
-		if r.Ordered {
-			class += "; cause before all that came after it"
-		}
-		if r.Last {
-			class += "; after all other causes"
-		}
-		if r.IfInfiniBand {
-			class += "; cause if InfiniBand was asked for"
-		}
-		if r.Weak {
-			class += ", *weak*"
+		if r.CauseIf != "" {
+			kind += "; cause if " + string(r.CauseIf)
 		}
 		pattern := "`` " + cell(r.Pattern) + " ``"
 		if r.Pattern == noLine {
 			pattern = "(several lines together)"
 		}
 		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s | %s |\n",
-			r.Key, strings.Join(r.Checks, ", "), class, pattern, cell(r.Cause), cell(r.Fix), cell(r.Seen), cell(r.Source))
+			r.Key, strings.Join(r.Checks, ", "), kind, pattern, cell(r.Cause), cell(r.Fix), cell(r.Seen), cell(r.Source))
 	}
 	golden(t, "../../docs/explain.md", b.String())
 }

@@ -19,7 +19,7 @@ const (
 // event is one piece of evidence: a line or a traceback that has a meaning.
 type event struct {
 	row    *compiledRow
-	class  Class // the row's, unless the event changes it
+	kind   Kind // the row's, unless the event changes it
 	log    int
 	number int64
 	when   stamp
@@ -46,7 +46,7 @@ type origin struct {
 // mayBeHandled reports whether more lines followed e than a worker prints while it
 // ends.
 func (e *event) mayBeHandled() bool {
-	return e.handled || e.later > survivedAfter || e.row.Catchable && e.later > lastLines
+	return e.handled || e.later > survivedAfter || e.kind.isCatchable() && e.later > lastLines
 }
 
 // survived reports whether the worker survived e.
@@ -89,7 +89,7 @@ func (s *Scanner) record(e *event, detail string) *event {
 		g.events[keptEvents/2+g.ring] = e
 		g.ring = (g.ring + 1) % (keptEvents / 2)
 	}
-	if (e.class == Primary || e.class == Hint) && !e.row.Weak && len(s.followed) < maxWaiting {
+	if e.kind.mayExplain() && len(s.followed) < maxWaiting {
 		s.followed = append(s.followed, e)
 	}
 	return e
@@ -98,7 +98,7 @@ func (s *Scanner) record(e *event, detail string) *event {
 // newEvent returns the event of a line.
 func (s *Scanner) newEvent(row *compiledRow, l *line) *event {
 	return &event{
-		row: row, class: row.Class, log: l.stream.log, number: l.number, when: l.when, stream: l.stream,
+		row: row, kind: row.Kind, log: l.stream.log, number: l.number, when: l.when, stream: l.stream,
 		ofOneWorker: l.rank >= 0 || l.local >= 0, text: plainText(l.raw),
 		origin: origin{rank: l.rank, local: l.local, task: l.task, pid: l.pid, host: l.host},
 	}
@@ -129,7 +129,7 @@ func (s *Scanner) recordMatch(row *compiledRow, at []int, l *line) {
 			e.pid = pid
 		}
 	}
-	e.handled = row.Catchable && warningLine().Match(l.raw)
+	e.handled = row.Kind.isCatchable() && warningLine().Match(l.raw)
 	s.record(e, "")
 	if t := s.tracebacks[l.stream]; t != nil && t.isOpen() {
 		t.events = append(t.events[:min(len(t.events), 16)], e)
@@ -147,7 +147,7 @@ func (s *Scanner) countLaterLines(l *line) {
 	recovers := slices.ContainsFunc(s.followed, isSoon) && recoveryWords().first(l.raw) >= 0
 	for _, e := range s.followed {
 		if e.stream == l.stream {
-			e.handled = e.handled || recovers && e.later < 3 && !e.row.Root
+			e.handled = e.handled || recovers && e.later < 3 && e.kind != Root
 			e.later++
 		}
 		if !e.survived() && l.number-e.number < maxFollowed {

@@ -45,7 +45,7 @@ func FuzzScan(f *testing.F) {
 func FuzzHead(f *testing.F) {
 	for _, line := range samples(f) {
 		for _, addPrefix := range linePrefixes {
-			f.Add([]byte(addPrefix(1, 2, line)))
+			f.Add([]byte(addPrefix(1, 2, line.text)))
 		}
 	}
 	f.Fuzz(func(t *testing.T, line []byte) {

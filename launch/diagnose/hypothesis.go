@@ -49,31 +49,20 @@ type hypothesis struct {
 	severity Severity
 }
 
-// tier says how probable a hypothesis is, from the most probable.
-type tier int
-
-const (
-	tierCause tier = iota
-	tierHint
-	tierSurvived // the worker went on after the error
-	tierConsequence
-	tierHarmless
-)
-
 // showsFailure reports whether h alone shows that the job failed.
 func (h *hypothesis) showsFailure() bool {
-	if h.row.IfInfiniBand && h.tier == tierCause {
-		return true
+	if h.row.Kind == Harmless {
+		return h.tier == tierCause
 	}
 	return h.tier != tierHarmless && slices.ContainsFunc(h.events, func(e *event) bool {
-		return !e.mayBeHandled() && (!h.row.Weak || e.inTraceback)
+		return !e.mayBeHandled() && (e.kind != Warning || e.inTraceback)
 	})
 }
 
 // showsCertainFailure reports whether h shows a failure that no program can have
 // handled, or an error after which its stream printed nothing.
 func (h *hypothesis) showsCertainFailure() bool {
-	return h.showsFailure() && (!h.row.Catchable || slices.ContainsFunc(h.events, func(e *event) bool { return e.later == 0 }))
+	return h.showsFailure() && (!h.row.Kind.isCatchable() || slices.ContainsFunc(h.events, func(e *event) bool { return e.later == 0 }))
 }
 
 // hypotheses returns the hypotheses with their tiers. They come from the groups of
@@ -110,27 +99,20 @@ func (s *Scanner) hypotheses() []*hypothesis {
 			add(key, g.row, e, count)
 		}
 	}
-	promoteEarliestHint(byKey(all))
 	for _, e := range s.combine(byKey(all)) {
 		add(e.row.Key, e.row, e, 1)
 	}
 	list := byKey(all)
-	lostPeer, better := false, false
+	lostPeer := false
 	for _, h := range list {
 		s.rate(h)
-		lostPeer = lostPeer || h.row.PeerLost
-		better = better || h.tier <= tierHint && !h.row.Last
+		lostPeer = lostPeer || h.row.isLostPeer()
 	}
 	for _, h := range list {
 		explains := func(o *hypothesis) bool {
-			return o != h && o.tier <= tierHint && slices.Contains(o.row.Explains, h.row.ID())
+			return o != h && o.tier < tierVague && slices.Contains(o.row.Explains, h.row.ID())
 		}
-		if h.tier <= tierHint && slices.ContainsFunc(list, explains) {
-			h.tier = tierConsequence
-		}
-	}
-	for _, h := range list {
-		if h.tier == tierHint && (lostPeer && h.row.IfAlone || better && h.row.Last) {
+		if h.tier < tierVague && slices.ContainsFunc(list, explains) || (h.tier == tierVague || h.tier == tierSymptom) && lostPeer {
 			h.tier = tierConsequence
 		}
 	}
@@ -160,19 +142,14 @@ func (s *Scanner) rate(h *hypothesis) {
 
 // tierOf returns the tier of a hypothesis with the event e alone.
 func (s *Scanner) tierOf(e *event) tier {
+	t := e.kind.tier()
 	switch {
-	case e.class == Harmless && e.row.IfInfiniBand && s.job.nccl.askedIB:
+	case e.row.CauseIf != "" && s.job.facts[e.row.CauseIf]:
 		return tierCause
-	case e.class == Harmless:
-		return tierHarmless
-	case e.class == Consequence:
-		return tierConsequence
-	case e.survived():
+	case t < tierSurvived && e.survived():
 		return tierSurvived
-	case e.class == Hint:
-		return tierHint
 	}
-	return tierCause
+	return t
 }
 
 // isRASCrash reports whether NCCL's RAS thread crashed: frames of that thread
@@ -195,11 +172,9 @@ func setSeverities(all []*hypothesis) {
 		switch {
 		case h.tier == tierHarmless:
 			h.severity = SeverityHarmless
-		case h.tier == tierConsequence:
-			h.severity = SeverityConsequence
-		case i > 0 && top.tier == tierCause && (h.tier != tierCause || h.row.FirstOnly || h.row.Weak):
-			h.severity = SeverityConsequence
-		case i > 0 && top.tier < tierSurvived && h.tier == tierSurvived:
+		case h.tier == tierConsequence,
+			h.tier != top.tier && (top.tier == tierCause || h.tier > tierAbsence),
+			i > 0 && h.tier == tierCause && h.row.Kind == Unreachable:
 			h.severity = SeverityConsequence
 		default:
 			h.severity = SeverityCause

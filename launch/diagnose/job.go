@@ -25,6 +25,7 @@ type job struct {
 	nccl      ncclLines
 	watchdogs
 	endings
+	facts    map[Fact]bool
 	failed   bool // a launcher reports a failure
 	overcome outcomes
 }
@@ -52,7 +53,6 @@ type writers struct {
 // ncclLines holds what the lines say about NCCL.
 type ncclLines struct {
 	addresses map[string]string // the hosts of the addresses that ranks announced
-	askedIB   bool              // NCCL_NET=IB, a line that says IB is missing, or a node that uses it
 	version   string            // the last that a line named
 	versions  map[string]string // by host
 	ras       []lineRef         // frames of its RAS thread
@@ -61,8 +61,8 @@ type ncclLines struct {
 
 func newJob() job {
 	return job{
-		writers: writers{map[int]struct{}{}, map[int]struct{}{}, map[string]struct{}{}},
-		pids:    map[process]membership{}, inits: map[initKey]lineRef{}, buses: map[busKey]int{},
+		facts: map[Fact]bool{}, writers: writers{map[int]struct{}{}, map[int]struct{}{}, map[string]struct{}{}},
+		pids: map[process]membership{}, inits: map[initKey]lineRef{}, buses: map[busKey]int{},
 		nccl: ncclLines{versions: map[string]string{}, addresses: map[string]string{}}, watchdogs: watchdogs{timeouts: map[int]collectiveTimeout{}}, overcome: outcomes{}, endings: endings{exited: map[int]*event{}},
 	}
 }
@@ -123,7 +123,7 @@ func jobLines() []jobLine {
 		{[]string{"will restart worker group", ": restart "}, (*Scanner).readRestart},
 		{[]string{"nranks "}, (*Scanner).readInit},
 		{[]string{"bootstrap : using ", "bootstrap: using "}, (*Scanner).readAddress},
-		{[]string{"nccl_net set by environment to ib", "nccl_net=ib", "network ib not found", "using network ib"}, func(s *Scanner, _ *line) { s.job.nccl.askedIB = true }},
+		{[]string{"nccl_net set by environment to ib", "nccl_net=ib", "network ib not found", "using network ib"}, func(s *Scanner, _ *line) { s.job.facts[AskedInfiniBand] = true }},
 		{[]string{"nccl version "}, (*Scanner).readVersion},
 		{[]string{"rasmsg", "rasthread", "rasclient", "rascoll", "rasnet", "rascomm", "rasconn", "raspeer", "src/ras/", "ncclras"}, func(s *Scanner, l *line) {
 			s.job.nccl.ras = append(s.job.nccl.ras[:min(len(s.job.nccl.ras), 256)], l.ref())
@@ -190,7 +190,7 @@ func (s *Scanner) recordGPU(l *line, key busKey, rank int) {
 		s.job.buses[key] = rank
 	case known && other != rank && s.job.sharedGPU == nil:
 		e := s.newEvent(s.matcher.byKey[rowSharedGPU], l)
-		e.class, e.derived = Hint, true
+		e.kind, e.derived = Clue, true
 		e.named = []int{min(other, rank), max(other, rank)}
 		s.job.sharedGPU = e
 	}

@@ -161,7 +161,7 @@ func (s *Scanner) readExit(l *line) {
 func (s *Scanner) exitEvent(all []*hypothesis) *event {
 	var lost []*event
 	for _, h := range all {
-		if h.row.PeerLost {
+		if h.row.isLostPeer() {
 			lost = append(lost, h.events...)
 		}
 	}
@@ -191,7 +191,7 @@ func (s *Scanner) hostIDEvent(all []*hypothesis) *event {
 			if other := hosts[e.named[1]]; other != "" && other != e.host {
 				both := *e
 				both.row = s.matcher.byKey[rowHostID]
-				both.class, both.host, both.derived = both.row.Class, "", true
+				both.kind, both.host, both.derived = both.row.Kind, "", true
 				both.text = other + " and " + e.host + ": " + e.text
 				return &both
 			}

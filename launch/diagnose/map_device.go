@@ -10,111 +10,111 @@ func deviceRows() []Row {
 	)
 	return []Row{
 		{
-			Key: "46", Checks: ids("D01"), Class: Primary, Pattern: `Duplicate GPU detected\s*:\s*rank (?P<rank>\d+) and rank (?P<rank2>\d+) both on CUDA device`,
+			Key: "46", Checks: ids("D01"), Kind: Primary, Pattern: `Duplicate GPU detected\s*:\s*rank (?P<rank>\d+) and rank (?P<rank2>\d+) both on CUDA device`,
 			Cause: "two ranks use the same GPU", Fix: oneGPU, Seen: "2.5.6-2.29.7", Source: "pytorch#68666, Megatron-LM#661",
 		},
 		{
-			Key: "47", Checks: ids("D01"), Class: Primary, Pattern: `multiple ranks (?:detected using|are using) the same GPU`,
+			Key: "47", Checks: ids("D01"), Kind: Primary, Pattern: `multiple ranks (?:detected using|are using) the same GPU`,
 			Cause: "several ranks use the same GPU", Fix: oneGPU, Seen: "2.30.3+", Source: "src/graph/topo.cc, src/init.cc:1057",
 		},
 		{
-			Key: "48", Checks: ids("D01"), Class: Primary, Pattern: `allocated on device \d+ mismatchs? with NCCL device \d+`,
+			Key: "48", Checks: ids("D01"), Kind: Primary, Pattern: `allocated on device \d+ mismatchs? with NCCL device \d+`,
 			Cause: "a tensor is on another GPU than the rank's communicator", Fix: oneGPU, Seen: "all", Source: "src/misc/argcheck.cc",
 		},
 		{
-			Key: "49", Checks: ids("D02"), Class: Primary, Pattern: `invalid device ordinal`,
+			Key: "49", Checks: ids("D02"), Kind: Primary, Pattern: `invalid device ordinal`,
 			Cause: "a worker asked for a GPU that it cannot see: more workers than visible GPUs", Fix: "use --nproc-per-node gpu, or make more GPUs visible (CUDA_VISIBLE_DEVICES, Slurm --gpus-per-node, the container)", Seen: "CUDA", Source: "nccl-tests#300",
 		},
 		{
-			Key: "50", Checks: ids("V03"), Class: Primary, Pattern: `CUDA driver version is insufficient|The NVIDIA driver on your system is too old`,
+			Key: "50", Checks: ids("V03"), Kind: Primary, Pattern: `CUDA driver version is insufficient|The NVIDIA driver on your system is too old`,
 			Cause: "the GPU driver is too old for this CUDA", Fix: "upgrade the driver (CUDA 12 needs 525.60.13), or install a build for an older CUDA", Seen: "CUDA", Source: "CUDA error 35",
 		},
 		{
-			Key: "y20", Checks: ids("G02", "X-CUDAERR"), Class: Primary, Pattern: `failed to open CUDA IPC handle|peer access is not supported between these two devices|transport/p2p\.cc.*Cuda failure`,
+			Key: "y20", Checks: ids("G02", "X-CUDAERR"), Kind: Primary, Pattern: `failed to open CUDA IPC handle|peer access is not supported between these two devices|transport/p2p\.cc.*Cuda failure`,
 			Cause: "two GPUs of a node cannot access each other's memory", Fix: "set NCCL_P2P_DISABLE=1 on this node; check `nvidia-smi topo -p2p r`, the IOMMU and ACS", Seen: "CUDA 217", Source: "src/transport/p2p.cc",
 		},
 		{
-			Key: "51", Checks: ids("D03"), Class: Primary, Pattern: `Cuda failure.*(?:system not yet initialized|\b802\b)|CUDA error: system not yet initialized`,
+			Key: "51", Checks: ids("D03"), Kind: Primary, Pattern: `Cuda failure.*(?:system not yet initialized|\b802\b)|CUDA error: system not yet initialized`,
 			Cause: "the fabric manager of this NVSwitch node does not run", Fix: "run systemctl start nvidia-fabricmanager (of the driver's version); reset the GPUs after its restart", Seen: "CUDA 802", Source: "pytorch#35710, nccl-tests#264",
 		},
 		{
-			Key: "52", Checks: ids("S01", "X-CUDAOOM"), Class: Primary, Pattern: `Cuda failure.*out of memory`,
+			Key: "52", Checks: ids("S01", "X-CUDAOOM"), Kind: Primary, Pattern: `Cuda failure.*out of memory`,
 			Cause: "the GPU had no memory left for NCCL: an old process or the program itself uses all of it", Fix: "`nvidia-smi` shows the processes that use it; " + memory, Seen: "all", Source: "src/include/checks.h",
 		},
 		{
-			Key: "53", Checks: ids("V01", "V03"), Class: Primary, Pattern: `Cuda failure.*(?:invalid device function|no kernel image)`,
+			Key: "53", Checks: ids("V01", "V03"), Kind: Primary, Pattern: `Cuda failure.*(?:invalid device function|no kernel image)`,
 			Cause: "this NCCL was not built for this GPU", Fix: "install a newer nvidia-nccl-cuXX", Seen: "CUDA", Source: "nccl#444",
 		},
 		{
-			Key: "54", Checks: ids("D10"), Class: Primary, Pattern: `Cuda failure.*unknown error|CUDA unknown error|CUDA error: unknown error`,
+			Key: "54", Checks: ids("D10"), Kind: Primary, Pattern: `Cuda failure.*unknown error|CUDA unknown error|CUDA error: unknown error`,
 			Cause: "the driver's device files or modules are not in order (CUDA 999)", Fix: "run nvidia-modprobe -u; in a container use --gpus all", Seen: "CUDA 999", Source: "section 4",
 		},
 		{
-			Key: "x01", Checks: ids("D10"), Class: Primary, Pattern: `no CUDA-capable device is detected|No CUDA GPUs are available|Found no NVIDIA driver on your system`,
+			Key: "x01", Checks: ids("D10"), Kind: Primary, Pattern: `no CUDA-capable device is detected|No CUDA GPUs are available|Found no NVIDIA driver on your system`,
 			Cause: "the worker sees no GPU", Fix: "in a container use --gpus all; check CUDA_VISIBLE_DEVICES and the scheduler's GPU option", Seen: "CUDA 100", Source: "section 4.2",
 		},
 		{
-			Key: "x02", Checks: ids("D09"), Class: Primary, Pattern: `(?:all CUDA-capable devices are|CUDA-capable device\(s\) is/are) busy or unavailable`,
+			Key: "x02", Checks: ids("D09"), Kind: Primary, Pattern: `(?:all CUDA-capable devices are|CUDA-capable device\(s\) is/are) busy or unavailable`,
 			Cause: "another process has the GPU, which is in exclusive mode", Fix: "run nvidia-smi -c 0", Seen: "CUDA 46", Source: "section 4",
 		},
 		{
-			Key: "x03", Checks: ids("G01"), Class: Primary, Pattern: `uncorrectable (?:ECC|NVLink) error|CUDA error: .*(?:ECC error|hardware error|GPU is lost)`,
+			Key: "x03", Checks: ids("G01"), Kind: Primary, Pattern: `uncorrectable (?:ECC|NVLink) error|CUDA error: .*(?:ECC error|hardware error|GPU is lost)`,
 			Cause: "a GPU's hardware failed", Fix: drain, Seen: "CUDA 214, 220", Source: "section 6.4",
 		},
 		{
-			Key: "x04", Checks: ids("X-CUDAOOM"), Class: Primary, Catchable: true, Pattern: `CUDA out of memory|torch\.(?:cuda\.)?OutOfMemoryError|CUDA error: out of memory|CUBLAS_STATUS_ALLOC_FAILED`,
+			Key: "x04", Checks: ids("X-CUDAOOM"), Kind: Catchable, Pattern: `CUDA out of memory|torch\.(?:cuda\.)?OutOfMemoryError|CUDA error: out of memory|CUBLAS_STATUS_ALLOC_FAILED`,
 			Cause: "the worker ran out of GPU memory", Fix: memory, Seen: "torch", Source: "CUDACachingAllocator.cpp",
 		},
 		{
-			Key: "x05", Checks: ids("X-CUDAERR"), Class: Primary, Pattern: `CUDA error: (?:an illegal memory access|device-side assert|misaligned address|an illegal instruction|invalid program counter)|Cuda failure.*(?:illegal memory access|device-side assert|misaligned address)|device-side assert triggered`,
+			Key: "x05", Checks: ids("X-CUDAERR"), Kind: Primary, Pattern: `CUDA error: (?:an illegal memory access|device-side assert|misaligned address|an illegal instruction|invalid program counter)|Cuda failure.*(?:illegal memory access|device-side assert|misaligned address)|device-side assert triggered`,
 			Cause: "a kernel of the program did an illegal access, or its assertion failed", Fix: "run again with CUDA_LAUNCH_BLOCKING=1 and look for indices out of range (labels, embedding ids); compute-sanitizer names the kernel", Seen: "CUDA 700, 710, 716", Source: "CUDAException.cpp",
 		},
 		{
-			Key: "x06", Checks: ids("X-CUDAERR"), Class: Hint, Pattern: `CUDA error: |Cuda failure|HIP failure|HIP error: |CUDA runtime error \(|unhandled cuda error|cuBLAS error|CUBLAS_STATUS_\w+|CUDNN_STATUS_\w+`,
+			Key: "x06", Checks: ids("X-CUDAERR"), Kind: Clue, Pattern: `CUDA error: |Cuda failure|HIP failure|HIP error: |CUDA runtime error \(|unhandled cuda error|cuBLAS error|CUBLAS_STATUS_\w+|CUDNN_STATUS_\w+`,
 			Cause: "a call of CUDA failed", Fix: "run again with CUDA_LAUNCH_BLOCKING=1; look for Xid lines in the kernel's log", Seen: "CUDA", Source: "CUDAException.cpp, src/include/checks.h",
 		},
 		{
-			Key: "55", Checks: ids("D04"), Class: Primary, Pattern: `nvmlInit\w*\(\) failed|Failed to initialize NVML|forward compatibility was attempted on non supported HW`,
+			Key: "55", Checks: ids("D04"), Kind: Primary, Pattern: `nvmlInit\w*\(\) failed|Failed to initialize NVML|forward compatibility was attempted on non supported HW`,
 			Cause: "NVML does not work on this node: the versions of driver and library differ, or a GPU is broken", Fix: nvml, Seen: "all", Source: "src/misc/nvmlwrap.cc",
 		},
 		{
-			Key: "56", Checks: ids("D04"), Class: Primary, Pattern: `nvmlDeviceGetHandleBy\w+\(\d*\) failed|Unable to determine the device handle for GPU`,
+			Key: "56", Checks: ids("D04"), Kind: Primary, Pattern: `nvmlDeviceGetHandleBy\w+\(\d*\) failed|Unable to determine the device handle for GPU`,
 			Cause: "a GPU of this node is broken; NCCL opens all GPUs, even those that the job does not use", Fix: nvml, Seen: "2.12.7+", Source: "sglang#24666",
 		},
 		{
-			Key: "57", Checks: ids("D04", "D10"), Class: Primary, Pattern: `Failed to open libnvidia-ml\.so\.1`,
+			Key: "57", Checks: ids("D04", "D10"), Kind: Primary, Pattern: `Failed to open libnvidia-ml\.so\.1`,
 			Cause: "the container has no libnvidia-ml", Fix: "set NVIDIA_DRIVER_CAPABILITIES=compute,utility", Seen: "all", Source: "src/os/linux.cc:615",
 		},
 		{
-			Key: "58", Checks: ids("D10"), Class: Primary, Pattern: `Failed to find CUDA library`,
+			Key: "58", Checks: ids("D10"), Kind: Primary, Pattern: `Failed to find CUDA library`,
 			Cause: "the node or the container has no libcuda.so.1", Fix: "start the container with --gpus all, or install the driver", Seen: "2.13.4-2.20.5", Source: "src/misc/cudawrap.cc",
 		},
 		{
-			Key: "77", Checks: ids("D03", "E02"), Class: Primary, Pattern: `MNNVL \(cliqueSize \d+\) is available but not (?:working|supported)`,
+			Key: "77", Checks: ids("D03", "E02"), Kind: Primary, Pattern: `MNNVL \(cliqueSize \d+\) is available but not (?:working|supported)`,
 			Cause: "the nodes have NVLink between them, but its IMEX daemon or channels are missing", Fix: "start nvidia-imex and map /dev/nvidia-caps-imex-channels, or set NCCL_MNNVL_ENABLE=0 on all ranks", Seen: "2.25+", Source: "src/mnnvl.cc",
 		},
 		{
-			Key: "78", Checks: ids("D03", "E02"), Class: Primary, Pattern: `Failed to bind NVLink SHARP \(NVLS\) Multicast memory`,
+			Key: "78", Checks: ids("D03", "E02"), Kind: Primary, Pattern: `Failed to bind NVLink SHARP \(NVLS\) Multicast memory`,
 			Cause: "NVLink SHARP does not work: the fabric manager is in a wrong state, or another process uses it", Fix: "restart nvidia-fabricmanager and reset the GPUs, or set NCCL_NVLS_ENABLE=0 on all ranks", Seen: "2.27.3+", Source: "nccl#976, #1705; src/transport/nvls.cc:376",
 		},
 		{
-			Key: "79", Checks: ids("G02", "E02"), Class: Hint, Weak: true, Pattern: `P2P is disabled between NVLINK connected GPUs`,
+			Key: "79", Checks: ids("G02", "E02"), Kind: Warning, Pattern: `P2P is disabled between NVLINK connected GPUs`,
 			Cause: "GPUs with NVLink are not allowed to use it: a driver setting, NCCL_P2P_*, IOMMU or a virtual machine", Fix: "unset NCCL_P2P_DISABLE and NCCL_P2P_LEVEL; check `nvidia-smi topo -p2p r`", Seen: "2.12.7+", Source: "src/graph/paths.cc",
 		},
 		{
-			Key: "80", Checks: ids("H04"), Class: Primary, Pattern: `Could not find real path of /sys/class`,
+			Key: "80", Checks: ids("H04"), Kind: Primary, Pattern: `Could not find real path of /sys/class`,
 			Cause: "/sys is not mounted in the sandbox", Fix: "mount /sys (gVisor and chroots have none)", Seen: "all", Source: "src/os/linux.cc:637",
 		},
 		{
-			Key: "92", Checks: ids("G01"), Class: Primary, Root: true, Pattern: `NVRM: (?:The NVIDIA GPU \S+|.*fallen off the bus)|NVRM: Xid \(PCI:\S+\): (?:48|63|64|74|79|94|95|119|120|140|14[3-9]|154)\b`,
+			Key: "92", Checks: ids("G01"), Kind: Root, Pattern: `NVRM: (?:The NVIDIA GPU \S+|.*fallen off the bus)|NVRM: Xid \(PCI:\S+\): (?:48|63|64|74|79|94|95|119|120|140|14[3-9]|154)\b`,
 			Cause: "a GPU's hardware failed", Fix: drain, Seen: "kernel", Source: "k8s-device-plugin internal/rm/health.go, NVIDIA Xid docs",
 		},
 		{
-			Key: "93a", Checks: ids("X-CUDAERR", "G01"), Class: Primary, Pattern: `NVRM: Xid \(PCI:\S+\): (?:13|31)\b`,
+			Key: "93a", Checks: ids("X-CUDAERR", "G01"), Kind: Primary, Pattern: `NVRM: Xid \(PCI:\S+\): (?:13|31)\b`,
 			Cause: "the program did an illegal access on the GPU; the node is in order", Fix: "read that process's stack; compute-sanitizer names the kernel", Seen: "kernel", Source: "the same",
 		},
 		{
-			Key: "93b", Checks: ids("G01"), Class: Consequence, Pattern: `NVRM: Xid \(PCI:\S+\): (?:43|45)\b`,
+			Key: "93b", Checks: ids("G01"), Kind: Consequence, Pattern: `NVRM: Xid \(PCI:\S+\): (?:43|45)\b`,
 			Cause: "the driver cleaned up after a process that had failed before", Fix: "look for the earlier error", Seen: "kernel", Source: "the same",
 		},
 	}

@@ -11,87 +11,87 @@ func everydayRows() []Row {
 	)
 	return []Row{
 		{
-			Key: "w01", Checks: ids("X-LIBRARY", "V05"), Class: Primary, Pattern: `error while loading shared libraries: `,
+			Key: "w01", Checks: ids("X-LIBRARY", "V05"), Kind: Primary, Pattern: `error while loading shared libraries: `,
 			Cause: "the program could not load a library", Fix: library, Seen: "ld.so", Source: "ld.so(8)",
 		},
 		{
-			Key: "w02", Checks: ids("X-LIBRARY", "V05"), Class: Hint, Catchable: true, Pattern: "version `(?:GLIBC|GLIBCXX|CXXABI|CUDA|NCCL)\\S* not found|: undefined symbol: ",
+			Key: "w02", Checks: ids("X-LIBRARY", "V05"), Kind: CatchableClue, Pattern: "version `(?:GLIBC|GLIBCXX|CXXABI|CUDA|NCCL)\\S* not found|: undefined symbol: ",
 			Cause: "a library is of another version than the program was built for", Fix: library, Seen: "ld.so", Source: "ld.so(8)",
 		},
 		{
-			Key: "w03", Checks: ids("X-CUDAOOM"), Class: Primary, Catchable: true, Pattern: `RESOURCE_EXHAUSTED: Out of memory|OOM when allocating tensor|HIP out of memory`,
+			Key: "w03", Checks: ids("X-CUDAOOM"), Kind: Catchable, Pattern: `RESOURCE_EXHAUSTED: Out of memory|OOM when allocating tensor|HIP out of memory`,
 			Cause: "the worker ran out of GPU memory", Fix: memory, Seen: "JAX, TensorFlow, ROCm", Source: "bfc_allocator.cc",
 		},
 		{
-			Key: "w04", Checks: ids("X-FORK"), Class: Primary, Pattern: `Cannot re-initialize CUDA in forked subprocess`,
+			Key: "w04", Checks: ids("X-FORK"), Kind: Primary, Pattern: `Cannot re-initialize CUDA in forked subprocess`,
 			Cause: "the program used CUDA and then forked", Fix: "use multiprocessing_context='spawn' for the dataloader, and no CUDA call before it", Seen: "torch", Source: "torch/cuda/__init__.py",
 		},
 		{
-			Key: "w05", Checks: ids("X-DDP-UNUSED", "R03"), Class: Primary, Pattern: `Expected to have finished reduction in the prior iteration`,
+			Key: "w05", Checks: ids("X-DDP-UNUSED", "R03"), Kind: Primary, Pattern: `Expected to have finished reduction in the prior iteration`,
 			Cause: "a rank's step did not use all parameters of the model", Fix: "use DistributedDataParallel(..., find_unused_parameters=True), or let every rank run the same branches", Seen: "torch", Source: "reducer.cpp",
 		},
 		{
-			Key: "w06", Checks: ids("X-SEGV"), Class: Primary, Pattern: `free\(\): (?:invalid|double free)|malloc\(\): (?:corrupted|invalid|unaligned|memory corruption)|corrupted (?:size vs\. prev_size|double-linked list)|munmap_chunk\(\): invalid pointer|\*\*\* stack smashing detected`,
+			Key: "w06", Checks: ids("X-SEGV"), Kind: Primary, Pattern: `free\(\): (?:invalid|double free)|malloc\(\): (?:corrupted|invalid|unaligned|memory corruption)|corrupted (?:size vs\. prev_size|double-linked list)|munmap_chunk\(\): invalid pointer|\*\*\* stack smashing detected`,
 			Cause: "the worker's heap or stack was damaged by native code", Fix: "the usual reason is mixed builds of torch and its extensions: install them from one source; valgrind or AddressSanitizer names the place", Seen: "glibc", Source: "malloc(3)",
 		},
 		{
-			Key: "w07", Checks: ids("X-HOSTOOM", "L07"), Class: Hint, Pattern: `line \d+: +\d+ Killed `,
+			Key: "w07", Checks: ids("X-HOSTOOM", "L07"), Kind: Clue, Pattern: `line \d+: +\d+ Killed `,
 			Cause: "the shell saw a process killed by SIGKILL: most often the OOM killer", Fix: "check dmesg -T | grep -i oom on that node and the memory limit of its container or job", Seen: "bash", Source: "bash",
 		},
 		{
-			Key: "w08", Checks: ids("X-ABORTED"), Class: Hint, Last: true, Pattern: `MPI_ABORT was invoked on rank (?P<rank>\d+)|application called MPI_Abort\(.*process (?P<rank2>\d+)`,
+			Key: "w08", Checks: ids("X-ABORTED"), Kind: Vague, Pattern: `MPI_ABORT was invoked on rank (?P<rank>\d+)|application called MPI_Abort\(.*process (?P<rank2>\d+)`,
 			Cause: "a rank ended the job itself (MPI_Abort)", Fix: "read what that rank printed before", Seen: "Open MPI, MPICH", Source: "MPI_Abort(3)",
 		},
 		{
-			Key: "w09", Checks: ids("X-RESOURCES"), Class: Primary, Pattern: `There are not enough slots available in the system|All nodes which are allocated for this job are already filled`,
+			Key: "w09", Checks: ids("X-RESOURCES"), Kind: Primary, Pattern: `There are not enough slots available in the system|All nodes which are allocated for this job are already filled`,
 			Cause: "mpirun was asked for more processes than its hosts have slots", Fix: "give slots=N in the hostfile or -H host:N, or mpirun --oversubscribe", Seen: "Open MPI", Source: "help-orte-rmaps-base.txt",
 		},
 		{
-			Key: "w10", Checks: ids("X-RESOURCES"), Class: Primary, Pattern: `Unable to allocate resources: |Unable to create step for job \d+: |Requested node configuration is not available|More processors requested than permitted`,
+			Key: "w10", Checks: ids("X-RESOURCES"), Kind: Primary, Pattern: `Unable to allocate resources: |Unable to create step for job \d+: |Requested node configuration is not available|More processors requested than permitted`,
 			Cause: "Slurm cannot give the job or step what it asks for", Fix: ask, Seen: "Slurm", Source: "salloc, srun",
 		},
 		{
-			Key: "w11", Checks: ids("X-RESOURCES"), Class: Hint, Catchable: true, Pattern: `FailedScheduling .*(?:Insufficient|didn't match|untolerated taint)|\d+ Insufficient (?:nvidia\.com/gpu|cpu|memory)|No available node types can fulfill resource request|cannot be scheduled right now`,
+			Key: "w11", Checks: ids("X-RESOURCES"), Kind: CatchableClue, Pattern: `FailedScheduling .*(?:Insufficient|didn't match|untolerated taint)|\d+ Insufficient (?:nvidia\.com/gpu|cpu|memory)|No available node types can fulfill resource request|cannot be scheduled right now`,
 			Cause: "the cluster has no free node with what the job asks for", Fix: "ask for less, or wait until nodes are free: kubectl describe pod, ray status", Seen: "Kubernetes, Ray", Source: "kube-scheduler, ray",
 		},
 		{
-			Key: "w21", Checks: ids("X-RESOURCES"), Class: Hint, Last: true, Catchable: true, Pattern: `Waiting for creating a placement group|number of required GPUs exceeds the total number`,
+			Key: "w21", Checks: ids("X-RESOURCES"), Kind: Vague, Pattern: `Waiting for creating a placement group|number of required GPUs exceeds the total number`,
 			Cause: "Ray has fewer free GPUs than the program asks for", Fix: "ray status shows what is free; start Ray on all nodes, and stop jobs that hold GPUs", Seen: "vLLM in Ray", Source: "ray_utils.py",
 		},
 		{
-			Key: "w12", Checks: ids("X-TIMELIMIT"), Class: Hint, Ordered: true, Pattern: `DeadlineExceeded|was active longer than specified deadline`,
+			Key: "w12", Checks: ids("X-TIMELIMIT"), Kind: Stop, Pattern: `DeadlineExceeded|was active longer than specified deadline`,
 			Cause: "the job's deadline was reached (Kubernetes)", Fix: "if the last lines are much older than the deadline, the job hung: look there; otherwise use a longer activeDeadlineSeconds", Seen: "Kubernetes", Source: "job controller",
 		},
 		{
-			Key: "w13", Checks: ids("X-PREEMPTED"), Class: Hint, Ordered: true, Pattern: `Preempted by (?:pod|a pod)|TaintManagerEviction|reason: PreemptionByScheduler|due to preemption`,
+			Key: "w13", Checks: ids("X-PREEMPTED"), Kind: Stop, Pattern: `Preempted by (?:pod|a pod)|TaintManagerEviction|reason: PreemptionByScheduler|due to preemption`,
 			Cause: "the job had to make room for another one", Fix: "the program is in order: continue from the last checkpoint, or use a higher priority", Seen: "Kubernetes, cloud", Source: "kube-scheduler",
 		},
 		{
-			Key: "w14", Checks: ids("X-NODE-LOST"), Class: Hint, Ordered: true, Pattern: `NodeNotReady|node is shutting down|Node (?P<host>\S+) status is now: NodeNotReady|The node with node id: \w+ .*has been marked dead|raylet .*has missed too many heartbeats`,
+			Key: "w14", Checks: ids("X-NODE-LOST"), Kind: Stop, Pattern: `NodeNotReady|node is shutting down|Node (?P<host>\S+) status is now: NodeNotReady|The node with node id: \w+ .*has been marked dead|raylet .*has missed too many heartbeats`,
 			Cause: "a node stopped or no longer answered", Fix: console, Seen: "Kubernetes, Ray", Source: "node controller",
 		},
 		{
-			Key: "w15", Checks: ids("X-NODE-HUNG"), Class: Hint, Pattern: `INFO: task \S+ blocked for more than \d+ seconds|watchdog: BUG: soft lockup|nfs: server \S+ not responding|rcu_sched self-detected stall`,
+			Key: "w15", Checks: ids("X-NODE-HUNG"), Kind: Clue, Pattern: `INFO: task \S+ blocked for more than \d+ seconds|watchdog: BUG: soft lockup|nfs: server \S+ not responding|rcu_sched self-detected stall`,
 			Cause: "processes of a node hang in the kernel: storage, network file system or driver", Fix: console, Seen: "kernel", Source: "kernel",
 		},
 		{
-			Key: "w16", Checks: ids("G04"), Class: Hint, Weak: true, Explains: ids("N04"), Pattern: `mlx5_core \S+ \S+: (?:Link down|Port: \d+ Link DOWN)|(?:NIC|link) Link is Down|Link is down$`,
+			Key: "w16", Checks: ids("G04"), Kind: Warning, Explains: ids("N04"), Pattern: `mlx5_core \S+ \S+: (?:Link down|Port: \d+ Link DOWN)|(?:NIC|link) Link is Down|Link is down$`,
 			Cause: "a network link of a node went down", Fix: "check the cable, the port's counters and the switch; take the node out of the job", Seen: "kernel", Source: "mlx5_core",
 		},
 		{
-			Key: "w17", Checks: ids("X-ACTOR-DIED"), Class: Hint, Last: true, Pattern: `The actor (?:is dead because|died) .*(?:worker process has died|unexpectedly)|A worker died or was killed while executing a task`,
+			Key: "w17", Checks: ids("X-ACTOR-DIED"), Kind: Vague, Pattern: `The actor (?:is dead because|died) .*(?:worker process has died|unexpectedly)|A worker died or was killed while executing a task`,
 			Cause: "a worker of Ray ended, and no line shows why", Fix: "read the worker's own files on its node (/tmp/ray/session_latest/logs), and dmesg there for the OOM killer", Seen: "Ray", Source: "ray core worker",
 		},
 		{
-			Key: "w18", Checks: ids("X-DISK"), Class: Hint, Pattern: `FailedMount |MountVolume\.SetUp failed|mount\.nfs: `,
+			Key: "w18", Checks: ids("X-DISK"), Kind: Clue, Pattern: `FailedMount |MountVolume\.SetUp failed|mount\.nfs: `,
 			Cause: "a volume could not be mounted on a node", Fix: "kubectl describe pod names the volume and the reason; check that the node reaches its server", Seen: "Kubernetes, Linux", Source: "kubelet",
 		},
 		{
-			Key: "w19", Checks: ids("X-AUTH"), Class: Hint, Catchable: true, Pattern: `401 Client Error: |403 Client Error: |GatedRepoError|Access to model \S+ is restricted|NoCredentialsError|Unable to locate credentials`,
+			Key: "w19", Checks: ids("X-AUTH"), Kind: CatchableClue, Pattern: `401 Client Error: |403 Client Error: |GatedRepoError|Access to model \S+ is restricted|NoCredentialsError|Unable to locate credentials`,
 			Cause: "a server refused the program's credentials", Fix: "log in on that node or pass the token (HF_TOKEN, AWS_*): gorun -x NAME gives a variable to all nodes", Seen: "Hugging Face, AWS", Source: "huggingface_hub, botocore",
 		},
 		{
-			Key: "w20", Checks: ids("X-STALL"), Class: Hint, Last: true, Pattern: `Heartbeat monitor timed out|No progress (?:for|in) \d+|has been running for more than \d+ seconds without|Timeout waiting for all ranks|Stall(?:ed)? (?:detected|ops)`,
+			Key: "w20", Checks: ids("X-STALL"), Kind: Vague, Pattern: `Heartbeat monitor timed out|No progress (?:for|in) \d+|has been running for more than \d+ seconds without|Timeout waiting for all ranks|Stall(?:ed)? (?:detected|ops)`,
 			Cause: "the program made no progress for too long, and no line shows why", Fix: "gorun stacks shows where each rank waits; look for the rank that waits elsewhere", Seen: "torch, frameworks", Source: "frameworks",
 		},
 	}

@@ -10,71 +10,71 @@ func systemRows() []Row {
 	)
 	return []Row{
 		{
-			Key: "59", Checks: ids("L01"), Class: Primary, Pattern: `failed to extend \S+ to \d+ bytes`,
+			Key: "59", Checks: ids("L01"), Kind: Primary, Pattern: `failed to extend \S+ to \d+ bytes`,
 			Cause: "/dev/shm is full", Fix: shm, Seen: "2.12+", Source: "nccl#290, #342, #525; src/os/linux.cc:795",
 		},
 		{
-			Key: "60", Checks: ids("L01"), Class: Primary, Pattern: `posix_fallocate failed\s*:\s*No space left on device`,
+			Key: "60", Checks: ids("L01"), Kind: Primary, Pattern: `posix_fallocate failed\s*:\s*No space left on device`,
 			Cause: "/dev/shm is full", Fix: shm, Seen: "up to 2.11", Source: "nccl#290",
 		},
 		{
-			Key: "x20", Checks: ids("L01", "X-DATALOADER"), Class: Primary, Pattern: `DataLoader worker.* killed by signal: Bus error|Unexpected bus error encountered in worker`,
+			Key: "x20", Checks: ids("L01", "X-DATALOADER"), Kind: Primary, Pattern: `DataLoader worker.* killed by signal: Bus error|Unexpected bus error encountered in worker`,
 			Cause: "/dev/shm is too small for the dataloader", Fix: shm, Seen: "torch", Source: "DataLoader.cpp",
 		},
 		{
-			Key: "y29", Checks: ids("L01", "L02"), Class: Primary, Pattern: `unable to (?:open shared memory object|mmap \d+ bytes from file) <?/?torch_`,
+			Key: "y29", Checks: ids("L01", "L02"), Kind: Primary, Pattern: `unable to (?:open shared memory object|mmap \d+ bytes from file) <?/?torch_`,
 			Cause: "/dev/shm is full, or the worker may open no more files", Fix: shm + "; or " + nofile, Seen: "torch", Source: "THAllocator.c",
 		},
 		{
-			Key: "62", Checks: ids("L11"), Class: Hint, Weak: true, Pattern: `unlink shared memory \S+ failed,? ?(?:error:)? ?.*No such file or directory`,
+			Key: "62", Checks: ids("L11"), Kind: Warning, Pattern: `unlink shared memory \S+ failed,? ?(?:error:)? ?.*No such file or directory`,
 			Cause: "files in /dev/shm were deleted while they were in use: systemd's RemoveIPC, a cleaner, or an abort", Fix: "set RemoveIPC=no in /etc/systemd/logind.conf, and use no cleaner for /dev/shm", Seen: "2.16.2+", Source: "src/os/linux.cc:861",
 		},
 		{
-			Key: "61", Checks: ids("L01", "H01"), Class: Primary, Pattern: `Error while (?:creating|attaching to) shared memory segment`,
+			Key: "61", Checks: ids("L01", "H01"), Kind: Primary, Pattern: `Error while (?:creating|attaching to) shared memory segment`,
 			Cause: "/dev/shm is full, or containers that do not share it have the same hostname", Fix: shm + "; give each container its own hostname", Seen: "2.4.2+", Source: "src/os/linux.cc:842",
 		},
 		{
-			Key: "63", Checks: ids("L02"), Class: Primary, Catchable: true, Pattern: `Too many open files`,
+			Key: "63", Checks: ids("L02"), Kind: Catchable, Pattern: `Too many open files`,
 			Cause: "the limit of open files was reached", Fix: nofile, Seen: "OS", Source: "nccl#1917",
 		},
 		{
-			Key: "64", Checks: ids("L04"), Class: Primary, Pattern: `Thread creation failed`,
+			Key: "64", Checks: ids("L04"), Kind: Primary, Pattern: `Thread creation failed`,
 			Cause: "the worker could not start a thread: the limit of processes was reached", Fix: threads, Seen: "2.29.2+", Source: "src/include/checks.h",
 		},
 		{
-			Key: "65", Checks: ids("L04"), Class: Primary, Pattern: `pthread_create.*Resource temporarily unavailable|can't start new thread|OpenBLAS blas_thread_init: pthread_create failed`,
+			Key: "65", Checks: ids("L04"), Kind: Primary, Pattern: `pthread_create.*Resource temporarily unavailable|can't start new thread|OpenBLAS blas_thread_init: pthread_create failed`,
 			Cause: "the worker could not start a thread: the limit of processes was reached", Fix: threads, Seen: "OS", Source: "pthread_create(3)",
 		},
 		{
-			Key: "x23", Checks: ids("X-SEGV", "L01"), Class: Primary, Pattern: `Caught signal 7 \(Bus error|Signal: Bus error|Fatal Python error: Bus error|SIGBUS`,
+			Key: "x23", Checks: ids("X-SEGV", "L01"), Kind: Primary, Pattern: `Caught signal 7 \(Bus error|Signal: Bus error|Fatal Python error: Bus error|SIGBUS`,
 			Cause: "the worker was killed by a bus error, most often because /dev/shm is full", Fix: shm, Seen: "OS", Source: "section 6.5",
 		},
 		{
-			Key: "x24", Checks: ids("X-SEGV"), Class: Primary, Pattern: `Segfault encountered|Caught signal 11 \(Segmentation fault|Signal: Segmentation fault|Fatal Python error: Segmentation fault|\*\*\* SIGSEGV received|signal SIGSEGV: segmentation violation|\bSegmentation fault\b|segfault at [0-9a-f]+ ip|(?:was killed by|failed with) SIGSEGV|SIGILL|Illegal instruction|double free or corruption|AddressSanitizer: `,
+			Key: "x24", Checks: ids("X-SEGV"), Kind: Primary, Pattern: `Segfault encountered|Caught signal 11 \(Segmentation fault|Signal: Segmentation fault|Fatal Python error: Segmentation fault|\*\*\* SIGSEGV received|signal SIGSEGV: segmentation violation|\bSegmentation fault\b|segfault at [0-9a-f]+ ip|(?:was killed by|failed with) SIGSEGV|SIGILL|Illegal instruction|double free or corruption|AddressSanitizer: `,
 			Cause: "the worker crashed in native code", Fix: "run python -X faulthandler, or keep a core file (ulimit -c unlimited), to see the stack; the usual reason is mixed builds of torch and its extensions", Seen: "OS", Source: "section 6.5",
 		},
 		{
-			Key: "x25", Checks: ids("X-HOSTOOM", "L07"), Class: Primary, Pattern: `DefaultCPUAllocator: (?:can't allocate|not enough) memory|\bMemoryError\b|std::bad_alloc|(?:OSError|RuntimeError)\b.*Cannot allocate memory|fork: Cannot allocate memory`,
+			Key: "x25", Checks: ids("X-HOSTOOM", "L07"), Kind: Primary, Pattern: `DefaultCPUAllocator: (?:can't allocate|not enough) memory|\bMemoryError\b|std::bad_alloc|(?:OSError|RuntimeError)\b.*Cannot allocate memory|fork: Cannot allocate memory`,
 			Cause: "the node had no memory left for the worker", Fix: host, Seen: "torch, Python", Source: "malloc(3)",
 		},
 		{
-			Key: "96", Quote: "Killed process ", Checks: ids("X-HOSTOOM", "L07"), Class: Primary, Root: true, Pattern: `oom-kill:(?:.*,pid=(?P<pid>\d+))?|(?:Memory cgroup )?out of memory: Killed process (?P<pid2>\d+)|invoked oom-killer|Memory cgroup out of memory`,
+			Key: "96", Quote: "Killed process ", Checks: ids("X-HOSTOOM", "L07"), Kind: Root, Pattern: `oom-kill:(?:.*,pid=(?P<pid>\d+))?|(?:Memory cgroup )?out of memory: Killed process (?P<pid2>\d+)|invoked oom-killer|Memory cgroup out of memory`,
 			Cause: "the kernel killed a process because memory was used up", Fix: host, Seen: "kernel", Source: "section 5",
 		},
 		{
-			Key: "x26", Checks: ids("X-HOSTOOM", "L07"), Class: Primary, Root: true, Pattern: `OOMKilled\s+pod/(?P<host>\S+)|\bOOMKilled\b|srun: error: .*: Out Of Memory|oom[-_]kill event|Exceeded (?:job|step) memory limit|DataLoader worker.* killed by signal: Killed`,
+			Key: "x26", Checks: ids("X-HOSTOOM", "L07"), Kind: Root, Pattern: `OOMKilled\s+pod/(?P<host>\S+)|\bOOMKilled\b|srun: error: .*: Out Of Memory|oom[-_]kill event|Exceeded (?:job|step) memory limit|DataLoader worker.* killed by signal: Killed`,
 			Cause: "a process was killed because the memory of its container or job was used up", Fix: host, Seen: "Slurm, Kubernetes", Source: "section 5",
 		},
 		{
-			Key: "x27", Checks: ids("X-DATALOADER"), Class: Primary, Catchable: true, Pattern: `Caught \w+ in DataLoader worker process`,
+			Key: "x27", Checks: ids("X-DATALOADER"), Kind: Catchable, Pattern: `Caught \w+ in DataLoader worker process`,
 			Cause: "the dataset raised an exception in a worker of the dataloader", Fix: "read the original traceback below that line; num_workers=0 shows it directly", Seen: "torch", Source: "torch/_utils.py",
 		},
 		{
-			Key: "x28", Checks: ids("X-DATALOADER"), Class: Primary, Catchable: true, Pattern: `DataLoader worker \(pid.*(?:killed by signal|exited unexpectedly)|DataLoader timed out after`,
+			Key: "x28", Checks: ids("X-DATALOADER"), Kind: Catchable, Pattern: `DataLoader worker \(pid.*(?:killed by signal|exited unexpectedly)|DataLoader timed out after`,
 			Cause: "a worker of the dataloader ended or hung", Fix: "run with num_workers=0 to see the error; look for the OOM killer in dmesg, and check the storage", Seen: "torch", Source: "dataloader.py",
 		},
 		{
-			Key: "x29", Checks: ids("X-DISK"), Class: Primary, Catchable: true, Pattern: `No space left on device|Disk quota exceeded|Read-only file system|\[Errno 5\] Input/output error|Stale file handle|unexpected pos \d+ vs \d+|PytorchStreamWriter failed writing`,
+			Key: "x29", Checks: ids("X-DISK"), Kind: Catchable, Pattern: `No space left on device|Disk quota exceeded|Read-only file system|\[Errno 5\] Input/output error|Stale file handle|unexpected pos \d+ vs \d+|PytorchStreamWriter failed writing`,
 			Cause: "a disk is full, read-only or broken", Fix: "check `df -h` and `quota` for the folder of checkpoints, caches (TMPDIR, HF_HOME, TRITON_CACHE_DIR) and logs on this node", Seen: "OS", Source: "write(2)",
 		},
 	}

@@ -2,6 +2,7 @@ package diagnose
 
 // Keys of rows that the code names, most of them found from several lines.
 const (
+	rowNotAllCame        = "x50" // not all ranks came to the start
 	rowException         = "x40" // a traceback
 	rowDesync            = "x42" // watchdogs in different collectives
 	rowDataset           = "x27" // an exception of the dataset
@@ -40,115 +41,115 @@ func workerRows() []Row {
 	)
 	return []Row{
 		{
-			Key: "x41", Checks: ids("X-DESYNC", "R03"), Class: Primary, Pattern: `Detected mismatch between collectives on ranks\.? Rank (?P<rank>\d+) is running(?:.*but Rank (?P<rank2>\d+))?|Mismatched collective detected|(?:lagging/dead/)?mismatched ranks that caused the desync`,
+			Key: "x41", Checks: ids("X-DESYNC", "R03"), Kind: Primary, Pattern: `Detected mismatch between collectives on ranks\.? Rank (?P<rank>\d+) is running(?:.*but Rank (?P<rank2>\d+))?|Mismatched collective detected|(?:lagging/dead/)?mismatched ranks that caused the desync`,
 			Cause: "ranks are in different collectives", Fix: desync, Seen: "torch, NCCL with checks", Source: "ProcessGroupWrapper.cpp, TraceUtils.h",
 		},
 		{
-			Key: rowDesync, Checks: ids("X-DESYNC", "R03"), Class: Hint, Pattern: noLine,
+			Key: rowDesync, Checks: ids("X-DESYNC", "R03"), Kind: Absence, Pattern: noLine,
 			Cause: "the watchdogs of the ranks wait in different collectives", Fix: desync, Seen: "torch", Source: "ProcessGroupNCCL.cpp; section 6.2",
 		},
 		{
-			Key: rowMissing, Checks: ids("X-TIMEOUT-MISSING-RANK"), Class: Hint, Pattern: `Ranks? (?P<rank>\d+)(?:, \d+)* failed to pass monitoredBarrier|received errors while waiting for send/recv from rank (?P<rank2>\d+)`,
+			Key: rowMissing, Checks: ids("X-TIMEOUT-MISSING-RANK"), Kind: Absence, Pattern: `Ranks? (?P<rank>\d+)(?:, \d+)* failed to pass monitoredBarrier|received errors while waiting for send/recv from rank (?P<rank2>\d+)`,
 			Cause: "a rank did not enter a collective for which the others wait", Fix: missing, Seen: "torch", Source: "ProcessGroupGloo.cpp; section 6.2",
 		},
 		{
-			Key: "y27", Checks: ids("X-TIMEOUT-MISSING-RANK", "R02"), Class: Hint, Pattern: `ncclUniqueId from \[(?P<rank>\d+)\] via c10d key-value store.*(?:Timeout|timed out)`,
+			Key: "y27", Checks: ids("X-TIMEOUT-MISSING-RANK", "R02"), Kind: Absence, Pattern: `ncclUniqueId from \[(?P<rank>\d+)\] via c10d key-value store.*(?:Timeout|timed out)`,
 			Cause: "a rank did not start the communicator for which the others wait", Fix: missing, Seen: "torch", Source: "ProcessGroupNCCL.cpp",
 		},
 		{
-			Key: "x50", Checks: ids("X-TIMEOUT-MISSING-RANK", "R02"), Class: Hint, PeerLost: true, Pattern: `Timed out initializing process group in store based barrier`,
+			Key: rowNotAllCame, Checks: ids("X-TIMEOUT-MISSING-RANK", "R02"), Kind: Absence, Pattern: `Timed out initializing process group in store based barrier`,
 			Cause: "not all ranks entered the start of the process group", Fix: start, Seen: "torch", Source: "distributed_c10d.py",
 		},
 		{
-			Key: "x47", Checks: ids("X-TIMEOUT-MISSING-RANK", "R02"), Class: Hint, Pattern: `Timed out after \d+ seconds waiting for (?:clients|workers)|client socket has timed out after \S+ while trying to connect to \(?(?P<peer>[^\s,)]+)|client socket has (?:timed out|failed to connect to any network address)|wait timeout after \d+ ?ms|(?:Error|error): Socket Timeout`,
+			Key: "x47", Checks: ids("X-TIMEOUT-MISSING-RANK", "R02"), Kind: Absence, Pattern: `Timed out after \d+ seconds waiting for (?:clients|workers)|client socket has timed out after \S+ while trying to connect to \(?(?P<peer>[^\s,)]+)|client socket has (?:timed out|failed to connect to any network address)|wait timeout after \d+ ?ms|(?:Error|error): Socket Timeout`,
 			Cause: "a rank, or the store at MASTER_ADDR:MASTER_PORT, was not ready in time", Fix: start, Seen: "torch", Source: "TCPStore.cpp",
 		},
 		{
-			Key: "x51", Checks: ids("R02"), Class: Hint, Weak: true, Pattern: `client socket has failed to connect to (?P<peer>\S+)`,
+			Key: "x51", Checks: ids("R02"), Kind: Warning, Pattern: `client socket has failed to connect to (?P<peer>\S+)`,
 			Cause: "nothing listened at MASTER_ADDR:MASTER_PORT yet, or it cannot be reached", Fix: start, Seen: "torch", Source: "socket.cpp",
 		},
 		{
-			Key: rowAllWait, Checks: ids("X-TIMEOUT-MISSING-RANK", "I03"), Class: Hint, Pattern: noLine,
+			Key: rowAllWait, Checks: ids("X-TIMEOUT-MISSING-RANK", "I03"), Kind: Absence, Pattern: noLine,
 			Cause: "all ranks wait in the same collective: the network between them, or a GPU, makes no progress", Fix: "`gorun check` probes the network; look for Xid lines, and check the ports' counters; if the collective is only slow, set a longer time-out", Seen: "torch", Source: "ProcessGroupNCCL.cpp; section 6.2",
 		},
 		{
-			Key: rowRAS, Checks: ids("V04", "X-SEGV"), Class: Primary, Pattern: noLine,
+			Key: rowRAS, Checks: ids("V04", "X-SEGV"), Kind: Primary, Pattern: noLine,
 			Cause: "NCCL's RAS thread crashed: a known bug of 2.26 when RAS is queried while communicators are made (later ones in 2.27 to 2.29)", Fix: "upgrade NCCL to 2.29.2 or later and do not query RAS while the job starts, or set NCCL_RAS_ENABLE=0", Seen: "2.24-2.29", Source: "nccl#1669, #1718, #1762, #1996, #2346",
 		},
 		{
-			Key: rowKilled, Checks: ids("X-HOSTOOM", "L07"), Class: Hint, Pattern: noLine,
+			Key: rowKilled, Checks: ids("X-HOSTOOM", "L07"), Kind: Clue, Pattern: noLine,
 			Cause: "the worker was killed by SIGKILL and nothing else explains it: most often the OOM killer", Fix: "check dmesg -T | grep -i oom on that node, memory.events of its cgroup, and the scheduler's records of the job", Seen: "torchrun, gorun", Source: "section 6.5",
 		},
 		{
-			Key: "x54", Checks: ids("X-TIMELIMIT"), Class: Hint, Ordered: true, Pattern: `CANCELLED AT \S+ DUE TO TIME LIMIT`,
+			Key: "x54", Checks: ids("X-TIMELIMIT"), Kind: Stop, Pattern: `CANCELLED AT \S+ DUE TO TIME LIMIT`,
 			Cause: "the job's time limit was reached (Slurm)", Fix: "if the last lines are much older than the limit, the job hung: look there; otherwise use a longer --time, or write checkpoints from which the next job can continue (sbatch --signal=USR1@300 sends a signal 300 s before the end)", Seen: "Slurm", Source: "slurmstepd",
 		},
 		{
-			Key: "x55", Checks: ids("X-PREEMPTED"), Class: Hint, Ordered: true, Pattern: `CANCELLED AT \S+ DUE TO (?:PREEMPTION|JOB REQUEUE)`,
+			Key: "x55", Checks: ids("X-PREEMPTED"), Kind: Stop, Pattern: `CANCELLED AT \S+ DUE TO (?:PREEMPTION|JOB REQUEUE)`,
 			Cause: "the job had to make room for another one, or was put back into the queue (Slurm)", Fix: "the program is in order: continue from the last checkpoint (sbatch --requeue), or ask for a partition or QOS that is not preempted", Seen: "Slurm", Source: "slurmstepd",
 		},
 		{
-			Key: "x56", Checks: ids("X-NODE-LOST"), Class: Hint, Ordered: true, Pattern: `CANCELLED AT \S+ DUE TO NODE FAILURE|srun: error: Node failure on (?P<host>[^\s,]+)`,
+			Key: "x56", Checks: ids("X-NODE-LOST"), Kind: Stop, Pattern: `CANCELLED AT \S+ DUE TO NODE FAILURE|srun: error: Node failure on (?P<host>[^\s,]+)`,
 			Cause: "a node failed or no longer answered (Slurm)", Fix: "`scontrol show node` and `sacct -j` show the node and the reason; --exclude= the node until it is repaired", Seen: "Slurm", Source: "srun, slurmstepd",
 		},
 		{
-			Key: rowException, Checks: ids("X-PYEXC"), Class: Primary, Catchable: true, Pattern: noLine,
+			Key: rowException, Checks: ids("X-PYEXC"), Kind: Catchable, Pattern: noLine,
 			Cause: "the worker raised an exception", Fix: "correct the program at that line", Seen: "Python", Source: "traceback",
 		},
 		{
-			Key: rowLauncherException, Checks: ids("X-PYEXC"), Class: Hint, Last: true, Pattern: noLine,
+			Key: rowLauncherException, Checks: ids("X-PYEXC"), Kind: Vague, Pattern: noLine,
 			Cause: "the launcher raised an exception, and no line shows one of a worker", Fix: "read the launcher's last line; if a worker ended before, read that worker's own output (torchrun -r 3, gorun -t 3 keep it)", Seen: "torchrun", Source: "traceback",
 		},
 		{
-			Key: "x49", Checks: ids("X-PYEXC"), Class: Primary, Pattern: `^panic: |^fatal error: all goroutines are asleep|terminate called after throwing an instance of 'std::(?:runtime_error|logic_error|out_of_range|invalid_argument)`,
+			Key: "x49", Checks: ids("X-PYEXC"), Kind: Primary, Pattern: `^panic: |^fatal error: all goroutines are asleep|terminate called after throwing an instance of 'std::(?:runtime_error|logic_error|out_of_range|invalid_argument)`,
 			Cause: "the worker ended itself with an error", Fix: "correct the program; the stack is below the line", Seen: "Go, C++", Source: "stderr",
 		},
 		{
-			Key: rowNoReason, Checks: ids("X-PYEXC"), Class: Hint, Pattern: noLine,
+			Key: rowNoReason, Checks: ids("X-PYEXC"), Kind: Ending, Pattern: noLine,
 			Cause: "the worker ended with an exit code and its reason is not in this log", Fix: "read that worker's own output (torchrun -r 3, gorun -t 3 keep it)", Seen: "torchrun, gorun", Source: "report",
 		},
 		{
-			Key: rowNoStderr, Checks: ids("X-PYEXC"), Class: Hint, Pattern: noLine,
+			Key: rowNoStderr, Checks: ids("X-PYEXC"), Kind: Ending, Pattern: noLine,
 			Cause: "the worker ended with an exit code and its reason is not in this log", Fix: "the worker wrote nothing to stderr; read its stdout (gorun -t 3)", Seen: "gorun", Source: "report",
 		},
 		{
-			Key: rowLastLine, Checks: ids("X-PYEXC"), Class: Hint, Pattern: noLine,
+			Key: rowLastLine, Checks: ids("X-PYEXC"), Kind: Ending, Pattern: noLine,
 			Cause: "the worker ended with an exit code; this is its last line on stderr", Fix: "correct the program, its arguments or its files, as that line says", Seen: "gorun", Source: "report",
 		},
 		{
-			Key: rowLastWords, Checks: ids("X-PYEXC"), Class: Hint, Pattern: noLine,
+			Key: rowLastWords, Checks: ids("X-PYEXC"), Kind: Ending, Pattern: noLine,
 			Cause: "the worker ended with an exit code; this is the last line before its end", Fix: "correct the program, its arguments or its files, as that line says", Seen: "torchrun, srun, DeepSpeed", Source: "report",
 		},
 		{
-			Key: "x60", Checks: ids("X-ARGS"), Class: Hint, Pattern: `(?:^|\s)\S+: error: (?:the following arguments are required|unrecognized arguments|argument \S+: |one of the arguments |ambiguous option)`,
+			Key: "x60", Checks: ids("X-ARGS"), Kind: Clue, Pattern: `(?:^|\s)\S+: error: (?:the following arguments are required|unrecognized arguments|argument \S+: |one of the arguments |ambiguous option)`,
 			Cause: "the program does not accept its arguments", Fix: "correct the arguments after PROGRAM; the launcher's own flags come before it", Seen: "Python", Source: "argparse",
 		},
 		{
-			Key: rowNoModule, Checks: ids("X-MODULE"), Class: Primary, Catchable: true, Pattern: `(?:^|\s)\S*python[.\d]*: (?:No module named |Error while finding module specification for )`,
+			Key: rowNoModule, Checks: ids("X-MODULE"), Kind: Catchable, Pattern: `(?:^|\s)\S*python[.\d]*: (?:No module named |Error while finding module specification for )`,
 			Cause: "the Python interpreter does not find a module", Fix: "install it for that interpreter (PYTHON -m pip install NAME), or name an interpreter that has it: PYTHON_EXEC=/path/to/python gorun ... on that node", Seen: "Python", Source: "traceback",
 		},
 		{
-			Key: rowNoFile, Checks: ids("X-FILE"), Class: Primary, Catchable: true, Pattern: noLine,
+			Key: rowNoFile, Checks: ids("X-FILE"), Kind: Catchable, Pattern: noLine,
 			Cause: "the program did not find a file on this node, or may not use it", Fix: "look on that node: ls -ld PATH and the folders above it; mount or copy what is missing, or correct the path or its permissions", Seen: "Python", Source: "traceback",
 		},
 		{
-			Key: rowPeerExited, Checks: ids("X-PEER-EXITED"), Class: Hint, Pattern: noLine,
+			Key: rowPeerExited, Checks: ids("X-PEER-EXITED"), Kind: Clue, Pattern: noLine,
 			Cause: "a rank ended without an error while the others still needed it", Fix: "every rank must run the same number of steps and call destroy_process_group (or a barrier) before it ends: look for uneven data and early returns", Seen: "torch", Source: "ProcessGroupNCCL.cpp",
 		},
 		{
-			Key: rowHostID, Checks: ids("H01", "D01"), Class: Primary, Explains: ids("D01"), Pattern: noLine,
+			Key: rowHostID, Checks: ids("H01", "D01"), Kind: Primary, Explains: ids("D01"), Pattern: noLine,
 			Cause: "NCCL takes two hosts for one, and their GPUs for the same", Fix: "give each node or container its own hostname, and do not set NCCL_HOSTID to one value for all", Seen: "2.5.6+", Source: "nccl#879",
 		},
 		{
-			Key: rowInterrupted, Checks: ids("X-STOPPED"), Class: Hint, Last: true, IfAlone: true, Pattern: noLine,
+			Key: rowInterrupted, Checks: ids("X-STOPPED"), Kind: Vague, Pattern: noLine,
 			Cause: "somebody interrupted the program (Ctrl-C, SIGINT); no line shows a failure before", Fix: "nothing, if that was intended; otherwise look into the records of the scheduler or the shell that started it", Seen: "Python", Source: "traceback",
 		},
 		{
-			Key: "x52", Checks: ids("X-NODE-LOST"), Class: Primary, Pattern: `gorun\S*: .*node (?P<host>\S+) .*was lost\b`,
+			Key: "x52", Checks: ids("X-NODE-LOST"), Kind: Primary, Pattern: `gorun\S*: .*node (?P<host>\S+) .*was lost\b`,
 			Cause: "a node was lost: it failed, its gorun was killed, or the network to it broke", Fix: "check that node's console, kernel log and power, and the scheduler's records of it", Seen: "gorun", Source: "report",
 		},
 		{
-			Key: "x53", Checks: ids("X-USAGE"), Class: Primary, Pattern: `gorun\S*: rank (?P<rank>\d+) on .* could not be started`,
+			Key: "x53", Checks: ids("X-USAGE"), Kind: Primary, Pattern: `gorun\S*: rank (?P<rank>\d+) on .* could not be started`,
 			Cause: "the program could not be started on a node", Fix: "put the same program and interpreter at the same path on every node", Seen: "gorun", Source: "report",
 		},
 	}
@@ -161,19 +162,18 @@ func lostRows() []Row {
 		peer    = "find out why that peer ended: read its own log, or the first errors of the other ranks"
 	)
 	lost := func(key, pattern, cause, fix, seen, source string) Row {
-		return Row{Key: key, Checks: ids("X-PEER-LOST"), Class: Consequence, PeerLost: true, Pattern: pattern, Cause: cause, Fix: fix, Seen: seen, Source: source}
+		return Row{Key: key, Checks: ids("X-PEER-LOST"), Kind: PeerLost, Pattern: pattern, Cause: cause, Fix: fix, Seen: seen, Source: source}
 	}
 	aborted := func(key, pattern, cause, seen, source string) Row {
-		return Row{Key: key, Checks: ids("X-ABORTED"), Class: Consequence, Pattern: pattern, Cause: cause, Fix: earlier, Seen: seen, Source: source}
+		return Row{Key: key, Checks: ids("X-ABORTED"), Kind: Consequence, Pattern: pattern, Cause: cause, Fix: earlier, Seen: seen, Source: source}
 	}
-	weak := func(r Row) Row { r.Weak = true; return r }
-	peerLost := func(r Row) Row { r.PeerLost = true; return r }
+	peerLost := func(r Row) Row { r.Kind = PeerLost; return r }
 	return []Row{
 		peerLost(aborted("66", `NCCL (?:WARN|INFO) .*Accept failed Resource temporarily unavailable`, "NCCL was aborted while it accepted connections; the text about a resource is left from an earlier call", "2.12.7-2.29.7", "nccl#1668, #1610; src/proxy.cc")),
 		peerLost(aborted("67", `Could not receive type from localRank \d+, res=3`, "the communicator of this node was aborted", "2.12.7+", "src/proxy.cc")),
 		aborted("68a", `Failed to execute operation \w+ from rank \d+, retcode 3`, "NCCL's helper thread was stopped by an abort", "2.12.7+", "src/proxy.cc"),
 		{
-			Key: "68b", Checks: ids("X-ABORTED"), Class: Hint, IfAlone: true, Pattern: `Failed to execute operation \w+ from rank \d+, retcode \d+|Error encountered progressing operation=\w+, res=[124-9]`,
+			Key: "68b", Checks: ids("X-ABORTED"), Kind: Symptom, Pattern: `Failed to execute operation \w+ from rank \d+, retcode \d+|Error encountered progressing operation=\w+, res=[124-9]`,
 			Cause: "an operation of NCCL's helper thread failed", Fix: "the line above it has the reason; NCCL_DEBUG=INFO shows more", Seen: "2.12.7+", Source: "src/proxy.cc",
 		},
 		lost("69", `Connection closed by remote peer ?(?P<peer>\S*)`, "the connection's peer had ended or aborted", peer, "2.3.7+", "src/misc/socket.cc:58"),
@@ -181,14 +181,17 @@ func lostRows() []Row {
 		peerLost(aborted("71", `Socket recv failed while polling for opId`, "NCCL's helper thread of a rank on this node had ended", "2.17.1+", "src/proxy.cc")),
 		lost("73", `remote process exited or there was a network error|ncclRemoteError`, "a peer had ended or could not be reached", peer, "2.13.4+", "nccl#795; src/init.cc"),
 		{
-			Key: "y28", Checks: ids("R05"), Class: Harmless, Weak: true, Pattern: `Unknown command \d+ from localRank`,
+			Key: "y28", Checks: ids("R05"), Kind: Harmless, Pattern: `Unknown command \d+ from localRank`,
 			Cause: "something that is no rank sent a message to NCCL's helper: a port scanner or a health probe", Fix: "nothing to do", Seen: "2.12.7+", Source: "nccl#851; src/proxy.cc",
 		},
 		{
-			Key: "74", Checks: ids("X-TIMEOUT-MISSING-RANK"), Class: Consequence, PeerLost: true, Pattern: `Watchdog caught collective operation timeout`,
+			Key: "74", Checks: ids("X-TIMEOUT-MISSING-RANK"), Kind: PeerLost, Pattern: `Watchdog caught collective operation timeout`,
 			Cause: "a collective did not end in time: another rank did not enter it, or is behind", Fix: "compare SeqNum and OpType of the ranks, and look for a rank that is behind or prints none", Seen: "torch", Source: "ProcessGroupNCCL.cpp",
 		},
-		weak(aborted("75", `Abort COMPLETE`, "the program aborted its communicator", "INFO", "nccl#1668")),
+		{
+			Key: "75", Checks: ids("X-ABORTED"), Kind: Harmless, Pattern: `Abort COMPLETE`,
+			Cause: "the program aborted its communicator", Fix: earlier, Seen: "INFO", Source: "nccl#1668",
+		},
 		lost("x80", `gloo/transport/\S+:\d+\].*`+connectionClosed, "a peer of Gloo had ended", peer, "gloo", "gloo/transport/tcp/pair.cc"),
 		lost("x81", `gloo/transport/\S+:\d+\] Timed out waiting \d+ ?ms for (?:recv|send) operation`, "a peer of Gloo did not answer in time", peer, "gloo", "gloo/transport/tcp/unbound_buffer.cc"),
 		lost("x82", `NCCL communicator was aborted on rank`, "torch aborted the communicator", earlier, "torch", "ProcessGroupNCCL.cpp"),
@@ -200,19 +203,19 @@ func lostRows() []Row {
 		lost("x88", `\bgorun: aborted: `, "gorun had stopped the worker", earlier, "gorun", "package worker"),
 		lost("x89", `\bgorun: .* failed: rank (?P<peer>\d+) (?:is gone|gave up|cannot be reached)`, "a peer of the worker had ended", peer, "gorun", "package worker"),
 		{
-			Key: "x90", Checks: ids("X-ABORTED"), Class: Consequence, Pattern: `Some NCCL operations have failed or timed out|we are taking the entire process down|watchdog got stuck|watchdog thread terminated with exception|heartbeat monitor timed out`,
+			Key: "x90", Checks: ids("X-ABORTED"), Kind: Consequence, Pattern: `Some NCCL operations have failed or timed out|we are taking the entire process down|watchdog got stuck|watchdog thread terminated with exception|heartbeat monitor timed out`,
 			Cause: "torch's watchdog ended the process", Fix: earlier, Seen: "torch", Source: "ProcessGroupNCCL.cpp",
 		},
 		{
-			Key: "x91", Checks: ids("X-NCCL"), Class: Hint, IfAlone: true, Last: true, Pattern: `NCCL error in: |NCCL_ERROR_\w+|unhandled system error|ncclSystemError\b|ncclInternalError\b|ncclInvalidUsage\b|ncclInvalidArgument\b`,
+			Key: "x91", Checks: ids("X-NCCL"), Kind: Vague, Pattern: `NCCL error in: |NCCL_ERROR_\w+|unhandled system error|ncclSystemError\b|ncclInternalError\b|ncclInvalidUsage\b|ncclInvalidArgument\b`,
 			Cause: "a call of NCCL failed", Fix: "run again with NCCL_DEBUG=INFO and NCCL_DEBUG_FILE=/tmp/nccl.%h.%p.log, then `gorun explain` these files", Seen: "torch", Source: "ProcessGroupNCCL.cpp",
 		},
 		{
-			Key: rowStopped, Checks: ids("X-ABORTED"), Class: Consequence, Pattern: `CANCELLED AT [-:T\d]+ \*\*\*|Sending process \d+ closing signal|SignalException: Process \d+ got signal`,
+			Key: rowStopped, Checks: ids("X-ABORTED"), Kind: Consequence, Pattern: `CANCELLED AT [-:T\d]+ \*\*\*|Sending process \d+ closing signal|SignalException: Process \d+ got signal`,
 			Cause: "a launcher or scheduler stopped the worker", Fix: earlier, Seen: "Slurm, torchrun", Source: "torch/distributed/elastic",
 		},
 		{
-			Key: rowStopException, Checks: ids("X-ABORTED"), Class: Consequence, Pattern: noLine,
+			Key: rowStopException, Checks: ids("X-ABORTED"), Kind: Consequence, Pattern: noLine,
 			Cause: "the worker was stopped from outside", Fix: earlier, Seen: "Python", Source: "traceback",
 		},
 		lost(rowPeerException, noLine, "the worker's exception shows that a peer had ended", peer, "torch", "traceback"),
@@ -223,7 +226,7 @@ func lostRows() []Row {
 func catchAllRows() []Row {
 	return []Row{
 		{
-			Key: rowUnknownWarning, Checks: ids("X-NCCL"), Class: Hint, IfAlone: true, Catchable: true, Pattern: ` NCCL WARN \S`,
+			Key: rowUnknownWarning, Checks: ids("X-NCCL"), Kind: Symptom, Pattern: ` NCCL WARN \S`,
 			Cause: "NCCL warned of something that gorun explain does not know", Fix: "read the line and those below it of the same process; NCCL_DEBUG=INFO shows what came before", Seen: "all", Source: "src/debug.cc",
 		},
 	}

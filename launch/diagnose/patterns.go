@@ -27,7 +27,7 @@ var groupName = lazyRegexp(`\(\?P<\w+>`)
 var lostPeer = sync.OnceValue(func() *regexp.Regexp {
 	var patterns []string
 	for _, row := range Rows() {
-		if row.PeerLost {
+		if row.isLostPeer() {
 			patterns = append(patterns, groupName().ReplaceAllString(row.Pattern, "(?:"))
 		}
 	}
@@ -38,7 +38,7 @@ var lostPeer = sync.OnceValue(func() *regexp.Regexp {
 var lostPeerWords = sync.OnceValue(func() *finder {
 	var words [][]string
 	for _, row := range Rows() {
-		if row.PeerLost && row.Pattern != noLine {
+		if row.isLostPeer() && row.Pattern != noLine {
 			words = append(words, literals(row.Pattern))
 		}
 	}

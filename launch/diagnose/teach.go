@@ -110,9 +110,9 @@ func WriteLessons(w io.Writer, lessons []Lesson) error {
 	}
 	for i, l := range lessons {
 		fmt.Fprintf(&b, "// line %d, %d times: %s\n", l.Line, l.Count, l.Sample)
-		fmt.Fprintf(&b, "{\n\tKey: \"n%02d\", Checks: ids(\"X-NAME\"), Class: Hint, Catchable: true,\n\tPattern: %s,\n", i+1, quoteGo(l.Pattern))
+		fmt.Fprintf(&b, "{\n\tKey: \"n%02d\", Checks: ids(\"X-NAME\"), Kind: CatchableClue,\n\tPattern: %s,\n", i+1, quoteGo(l.Pattern))
 		b.WriteString("\tCause: \"TODO: what it means, half a sentence\", Fix: \"TODO: the next step\",\n\tSeen: \"TODO: the program and its release\", Source: \"TODO: the thread or the source file\",\n},\n")
-		fmt.Fprintf(&b, "// testdata/rows.tsv: n%02d\t%s\n\n", i+1, l.Sample)
+		fmt.Fprintf(&b, "// testdata/rows.tsv: n%02d\t%s\tTODO: a similar line that must not match\n\n", i+1, l.Sample)
 	}
 	_, err := io.WriteString(w, b.String())
 	return err

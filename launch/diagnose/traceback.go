@@ -119,7 +119,7 @@ func (s *Scanner) recordException(t *tracebackReader, e exception, end int64) {
 	if s.addSpawnEnd(e.text(), &t.last) {
 		return
 	}
-	key, class := e.meaning()
+	key, kind := e.meaning()
 	if key == "" {
 		s.job.failed = true
 		return
@@ -131,7 +131,7 @@ func (s *Scanner) recordException(t *tracebackReader, e exception, end int64) {
 	if ev.rank < 0 && ev.local < 0 && t.spawned >= 0 {
 		ev.local = t.spawned
 	}
-	ev.class = class
+	ev.kind = kind
 	ev.later = e.laterLines()
 	ev.text = plainText([]byte(e.text())) + at
 	t.previous = s.record(ev, e.text()[:min(len(e.text()), 200)])
@@ -139,37 +139,47 @@ func (s *Scanner) recordException(t *tracebackReader, e exception, end int64) {
 
 // meaning returns the row and the class of an exception. The row is "" if a launcher
 // raised e because a worker failed.
-func (e *exception) meaning() (key string, class Class) {
+func (e *exception) meaning() (key string, kind Kind) {
 	switch name := e.class[strings.LastIndexByte(e.class, '.')+1:]; {
 	case name == "ChildFailedError", name == "ProcessRaisedException", spawnedLine().MatchString(strings.TrimPrefix(e.text(), "Exception: ")):
-		return "", ""
+		return "", noKind
 	case name == "KeyboardInterrupt":
-		return rowInterrupted, Hint
+		return rowInterrupted, Vague
 	case name == "SystemExit", name == "SignalException":
 		return rowStopException, Consequence
 	case e.fromLauncher && e.script == "":
-		return rowLauncherException, Hint
+		return rowLauncherException, Vague
 	case e.lostPeer():
-		return rowPeerException, Consequence
+		return rowPeerException, PeerLost
 	case name == "ModuleNotFoundError":
-		return rowNoModule, Primary
+		return rowNoModule, Catchable
 	case name == "FileNotFoundError", name == "PermissionError", name == "NotADirectoryError", name == "IsADirectoryError":
-		return rowNoFile, Primary
+		return rowNoFile, Catchable
 	case name == "CalledProcessError", name == "ProcessExitedException", e.distributed():
-		return rowException, Hint
+		return rowException, CatchableClue
 	}
-	return rowException, Primary
+	return rowException, Catchable
 }
 
-// strongest returns the first event of the highest class, nil if there is
+// strongest returns the first event of the strongest kind, nil if there is
 // none.
 func strongest(events []*event) *event {
-	for _, c := range []Class{Primary, Consequence, Hint} {
-		for _, e := range events {
-			if e.class == c {
-				return e
-			}
+	rank := func(e *event) int {
+		switch e.kind.tier() {
+		case tierCause:
+			return 0
+		case tierConsequence: // an exception that names a lost peer
+			return 1
+		case tierHarmless:
+			return 3
+		}
+		return 2
+	}
+	var best *event
+	for _, e := range events {
+		if rank(e) < 3 && (best == nil || rank(e) < rank(best)) {
+			best = e
 		}
 	}
-	return nil
+	return best
 }

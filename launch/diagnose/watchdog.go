@@ -178,7 +178,7 @@ func (j *job) findDesync() (behind []int, text string) {
 func (s *Scanner) watchdogEvent(key string, ranks []int, text string) *event {
 	e := *s.job.firstTimeout
 	e.row = s.matcher.byKey[key]
-	e.class = e.row.Class
+	e.kind = e.row.Kind
 	e.text, e.named, e.pid, e.derived = text, ranks, 0, true
 	e.host = ""
 	if len(ranks) > 0 {

@@ -196,9 +196,9 @@ func (s *Scanner) endEvents() []*event {
 			continue // the worker was stopped
 		}
 		e.row = s.matcher.byKey[key]
-		e.class = e.row.Class
+		e.kind = e.row.Kind
 		if key == rowKilled && !end.isRoot {
-			e.class = Consequence // the launcher killed it as a last resort
+			e.kind = Consequence // the launcher killed it as a last resort
 		}
 		all = append(all, &e)
 	}
