@@ -247,9 +247,9 @@ func (a *agent) do(ctx context.Context, c rendezvous.Command) {
 	case rendezvous.Ask:
 		a.answer(ctx, c)
 	case rendezvous.Report:
-		a.report(c.Serial)
+		a.report(ctx, c)
 	case rendezvous.Present:
-		a.status.AnswerQueries(c.View)
+		a.status.AnswerQueries(c.Question, c.View)
 	case rendezvous.Note:
 		a.console.AnnounceRarely(c.Kind, c.Text)
 	}

@@ -36,8 +36,9 @@ func (a *agent) reply(c status.Call) (event rendezvous.Event, done func()) {
 	done = func() {}
 	switch c.Type {
 	case status.TypeStatus:
+		c.Question = c.Question.Bounded()
 		a.status.AddQuery(c)
-		event = rendezvous.Query{}
+		event = rendezvous.Query{Question: c.Question}
 	case status.TypeEnv:
 		a.workers.replyEnv(c)
 	case status.TypeAbort:
@@ -55,10 +56,15 @@ func (a *agent) reply(c status.Call) (event rendezvous.Event, done func()) {
 	return event, done
 }
 
-// report sends the coordinator this node's status.
-func (a *agent) report(serial int) {
+// report answers a question about this node, by default about its status.
+func (a *agent) report(ctx context.Context, c rendezvous.Report) {
+	post := func(body []byte) { a.events.post(rendezvous.Reported{Serial: c.Serial, Body: body}) }
+	if c.Question.Topic != "" {
+		a.status.Answer(ctx, c.Question, post)
+		return
+	}
 	all, round := a.workers.listWorkers()
-	a.status.Report(a.node, round, all, func(body []byte) { a.events.post(rendezvous.Reported{Serial: serial, Body: body}) })
+	a.status.Report(a.node, round, all, post)
 }
 
 // serveMetrics opens --metrics-addr. Before the loop runs the agent is alive and starting.

@@ -22,6 +22,9 @@ const (
 	// its node: what a shell reports for a process that was killed with SIGKILL,
 	// and therefore also what the keeper of a killed agent returns.
 	ExitLost = 128 + int(syscall.SIGKILL)
+	// ExitHang is returned when the first failure is a hang: what timeout(1) returns for
+	// a program that took too long.
+	ExitHang = 124
 )
 
 // Kind says what sort of event a Cause is.
@@ -60,6 +63,9 @@ const (
 	// KindGPU means that the driver reports an error of a GPU from which a worker
 	// cannot recover. Message says which.
 	KindGPU Kind = "gpu"
+	// KindHang means that the ranks of the world wait without end. Message says for which
+	// ranks, and where they are. Rank is the first of them, -1 if no rank is at fault.
+	KindHang Kind = "hang"
 	// KindAgent means that gorun itself cannot go on at a node (no port left, no
 	// descriptor).
 	KindAgent Kind = "agent"
@@ -68,7 +74,12 @@ const (
 // final reports whether no restart follows, because the job was ordered to end or an
 // agent cannot serve it any more.
 func (c *Cause) final() bool {
-	return c.Kind == KindStopped || c.Kind == KindAborted || c.Kind == KindAgent || c.Kind == KindRendezvous || c.Kind == KindPreflight
+	return c.Kind == KindHang && c.Final || c.Kind == KindStopped || c.Kind == KindAborted || c.Kind == KindAgent || c.Kind == KindRendezvous || c.Kind == KindPreflight
+}
+
+// ofWorker reports whether a worker failed.
+func (c *Cause) ofWorker() bool {
+	return c.Kind == KindExit || c.Kind == KindSignal || c.Kind == KindReport || c.Kind == KindWitness
 }
 
 // changesNodes reports whether the cause is a change of the job's nodes and not a
@@ -112,6 +123,8 @@ type Cause struct {
 	// Tail is the end of the worker's standard error, at most 20 lines.
 	Tail []string `json:"stderr_tail,omitempty"`
 
+	Hang // of KindHang
+
 	// Time is the wall clock of the node where the failure was seen. Clocks of
 	// nodes differ, so Age (how long before it was sent the failure was seen)
 	// is what orders failures of several nodes.
@@ -130,6 +143,17 @@ type Cause struct {
 	// without Consequence such a one is not the cause.
 	PeerClosed bool `json:"peer_closed,omitempty"`
 }
+
+// Hang says which ranks hold up a round.
+type Hang struct {
+	Ranks      []int  `json:"ranks,omitempty"`      // for which the others wait, maxHangRanks at most
+	Collective string `json:"collective,omitempty"` // which they did not enter
+	Where      string `json:"where,omitempty"`      // in the program, where Ranks are: "load_data (data.py:13)"
+	Final      bool   `json:"final,omitempty"`      // no restart follows
+}
+
+// maxHangRanks is the number of ranks that a Hang names.
+const maxHangRanks = 64
 
 // MayFollow reports whether another failure may have brought this one about.
 func (c *Cause) MayFollow() bool { return c.Consequence || c.PeerClosed }
@@ -154,6 +178,8 @@ func (c *Cause) Code() int {
 		return ExitPreflight
 	case c.Kind == KindLost:
 		return ExitLost
+	case c.Kind == KindHang:
+		return ExitHang
 	case c.Signal != 0:
 		return 128 + int(c.Signal)
 	case c.ExitCode != 0:
@@ -204,7 +230,7 @@ func (c *Cause) Line() string {
 		what = "was lost"
 	case KindStopped:
 		what = fmt.Sprintf("received %s", SignalName(c.Signal))
-	case KindRendezvous, KindPreflight, KindAborted:
+	case KindRendezvous, KindPreflight, KindAborted, KindHang:
 		return c.Message
 	case KindAgent:
 		what = "cannot go on"
@@ -273,6 +299,7 @@ func (c Cause) bounded() Cause {
 		c.Traceback = "..." + strings.ToValidUTF8(c.Traceback[n:], "")
 	}
 	c.Tail, c.Logs = fewLines(c.Tail), fewLines(c.Logs)
+	c.Ranks, c.Collective, c.Where = c.Ranks[:min(len(c.Ranks), maxHangRanks)], cut(c.Collective, maxText), cut(c.Where, maxText)
 	return c
 }
 

@@ -22,7 +22,7 @@ type coordinator struct {
 	sealing        sealing
 	calls          map[string]call // by address, not answered yet
 	refused        refusals
-	survey         survey
+	surveys        []*survey // that are on their way, or have just ended
 	serial         int       // of the last question; begins with the time, which no other coordinator's answer has
 	statusAt       time.Time // when the waiting nodes get the next status
 }
@@ -84,7 +84,7 @@ func (c *coordinator) takeOver(w *World) {
 
 // wakeups are the times at which the coordinator has something to do.
 func (c *coordinator) wakeups() []time.Time {
-	w := []time.Time{c.round.lastCall, c.round.growAt, c.survey.by, c.refused.by}
+	w := append(c.surveyWakeups(), c.round.lastCall, c.round.growAt, c.refused.by)
 	if c.round.state == roundChecking {
 		w = append(w, c.check.askedBy)
 	}
@@ -152,9 +152,13 @@ func (c *coordinator) receive(conn Conn, msg Message) {
 	case MsgAnswer:
 		c.answerReceived(s, msg)
 	case MsgQuery:
-		c.queryReceived(s, msg.Serial)
+		c.queryReceived(s, msg)
 	case MsgReport:
 		c.reportReceived(s, msg)
+	case MsgSuspect:
+		if current && c.round.state == roundRunning {
+			c.m.emit(Investigate{msg.Round})
+		}
 	case MsgFailed:
 		c.failureReceived(s, msg, current)
 	case MsgDone:
@@ -331,7 +335,7 @@ func (c *coordinator) propose() {
 		Term: c.job.term, Round: c.job.round, Restart: c.job.restart, MaxRestarts: c.job.maxRestarts,
 		Coordinator: c.m.self.ID, Job: c.job.id, Token: c.m.cfg.Token(),
 	})
-	c.round.world, c.round.digest, c.round.failures, c.round.ends, c.round.killed = &w, "", nil, nil, false
+	c.round.world, c.round.digest, c.round.failures, c.round.hang, c.round.ends, c.round.killed = &w, "", nil, nil, nil, false
 	if c.m.cfg.Check {
 		c.startCheck()
 	} else {
@@ -549,7 +553,7 @@ func (c *coordinator) endRound() {
 	for _, s := range c.seats.here {
 		c.send(s, Message{Type: MsgStatus, Status: st})
 	}
-	c.round.failures = nil
+	c.round.failures, c.round.hang = nil, nil
 }
 
 // endJob ends the job with its cause.
@@ -560,7 +564,7 @@ func (c *coordinator) endJob() {
 		o.Preflight = c.check.passed.Preflight
 	}
 	texts := budget(maxTexts)
-	for _, f := range c.round.failures {
+	for _, f := range c.round.withHang() {
 		o.Failures = append(o.Failures, texts.spend(f.Cause))
 	}
 	c.sendOutcome(o)
@@ -600,6 +604,27 @@ func (c *coordinator) failureReceived(s *seat, msg Message, current bool) {
 		c.endJob()
 	case ends:
 		c.addFailures(msg.Failures...)
+	}
+}
+
+// hung handles what this agent found out about a round that hangs.
+func (c *coordinator) hung(e Hung) {
+	if c.round.state != roundRunning || c.round.world.Round != e.Round {
+		return
+	}
+	c.round.hang = nil
+	if e.Cause == nil {
+		return
+	}
+	if e.Stop {
+		c.addFailures(*e.Cause)
+		c.abort(false)
+		return
+	}
+	hang := failure{e.Cause.bounded(), c.m.now}
+	c.round.hang = &hang
+	for _, s := range c.seats.members() {
+		c.send(s, Message{Type: MsgNotice, Text: hang.Line()})
 	}
 }
 

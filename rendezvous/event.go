@@ -113,13 +113,24 @@ type (
 		Why     string
 		SameRun bool
 	}
-	// Query says that a person at this node asks how the job stands. Present answers
-	// it.
-	Query struct{}
+	// Query asks every node of the job, for a person at this node or for this agent.
+	// Present answers it.
+	Query struct{ Question Question }
 	// Reported answers Report with what this node does, as JSON.
 	Reported struct {
 		Serial int
 		Body   json.RawMessage
+	}
+	// Suspect says that the workers of the round on this node may hang. Investigate
+	// hands it to the coordinator's agent.
+	Suspect struct{ Round int }
+	// Hung says, at the coordinator, that the round hangs, and why. With Stop it ends the
+	// round. Without Stop the round goes on, and Cause explains the round's end if the
+	// workers fail before a Hung without a Cause takes it back.
+	Hung struct {
+		Round int
+		Cause *Cause
+		Stop  bool
 	}
 	// Tick says that the time that Next asked for has come.
 	Tick struct{}
@@ -141,6 +152,8 @@ func (Compared) event()   {}
 func (Refused) event()    {}
 func (Query) event()      {}
 func (Reported) event()   {}
+func (Suspect) event()    {}
+func (Hung) event()       {}
 func (Tick) event()       {}
 
 // Command is something that the agent must do.
@@ -199,10 +212,19 @@ type (
 		Serial int
 		Body   json.RawMessage
 	}
-	// Report asks what this node does. Reported answers it, from memory and at once.
-	Report struct{ Serial int }
-	// Present answers every Query that has come: a View, as JSON.
-	Present struct{ View json.RawMessage }
+	// Report asks this node a question. Reported answers it: from memory and at once, or
+	// within the question's time.
+	Report struct {
+		Serial   int
+		Question Question
+	}
+	// Present answers every Query with the question that has come: a View, as JSON.
+	Present struct {
+		Question Question
+		View     json.RawMessage
+	}
+	// Investigate says, at the coordinator, that the workers of a node may hang.
+	Investigate struct{ Round int }
 	// Show says at the terminal what the job waits for. A nil Status means that it
 	// waits for nothing any more.
 	Show struct{ Status *Status }
@@ -211,19 +233,20 @@ type (
 	Note struct{ Text, Kind string }
 )
 
-func (Dial) command()    {}
-func (Send) command()    {}
-func (Close) command()   {}
-func (Admit) command()   {}
-func (Start) command()   {}
-func (Stop) command()    {}
-func (Finish) command()  {}
-func (Compare) command() {}
-func (Ask) command()     {}
-func (Report) command()  {}
-func (Present) command() {}
-func (Show) command()    {}
-func (Note) command()    {}
+func (Dial) command()        {}
+func (Send) command()        {}
+func (Close) command()       {}
+func (Admit) command()       {}
+func (Start) command()       {}
+func (Stop) command()        {}
+func (Finish) command()      {}
+func (Compare) command()     {}
+func (Ask) command()         {}
+func (Report) command()      {}
+func (Present) command()     {}
+func (Investigate) command() {}
+func (Show) command()        {}
+func (Note) command()        {}
 
 // Backend shows an agent the other agents of its run. Its answers may be late and may
 // differ between agents; only what Fence says is the same for all.

@@ -76,7 +76,7 @@ type Machine struct {
 	avoid   map[string]time.Time // address → not before
 	mem     member
 	coord   *coordinator
-	query   query
+	queries queries
 	leaving *Outcome // decided; the workers here are being stopped
 	ended   bool     // Finish was emitted
 }
@@ -164,9 +164,15 @@ func (m *Machine) Step(now time.Time, e Event) []Command {
 	case Refused:
 		m.agentRefused(e)
 	case Query:
-		m.queryReceived()
+		m.queryReceived(e)
 	case Reported:
 		m.localReportReceived(e)
+	case Suspect:
+		m.sendToCoordinator(Message{Type: MsgSuspect, Round: e.Round})
+	case Hung:
+		if m.coord != nil {
+			m.coord.hung(e)
+		}
 	case Tick:
 	}
 	m.handleSilence()
@@ -229,7 +235,7 @@ func (m *Machine) Next() time.Time {
 	if m.ended {
 		return time.Time{}
 	}
-	next := append(m.mem.wakeups(m), m.query.by)
+	next := append(m.mem.wakeups(m), m.queries.wakeups()...)
 	if m.coord != nil {
 		next = append(next, m.coord.wakeups()...)
 	}

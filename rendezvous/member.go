@@ -199,9 +199,11 @@ func (m *Machine) fromCoordinator(msg Message) {
 	case MsgAsk:
 		m.questionReceived(msg)
 	case MsgInquire:
-		m.emit(Report{msg.Serial})
+		m.emit(Report{msg.Serial, msg.Question.Bounded()})
 	case MsgView:
 		m.viewReceived(msg)
+	case MsgNotice:
+		m.emit(Note{Text: cut(msg.Text, maxText), Kind: "hang"})
 	case MsgPropose:
 		m.proposalReceived(msg)
 	case MsgCommit:

@@ -11,16 +11,17 @@ type Type string
 
 // Messages from a member to its coordinator.
 const (
-	MsgHello  Type = "hello"  // Node, Last: I want to be a member
-	MsgAccept Type = "accept" // Term, Round, Digest: I accept exactly this world
-	MsgFailed Type = "failed" // Round, Failures, Kill: the round is over, this is why
-	MsgDone   Type = "done"   // Round, Ends: all my workers ended with 0
-	MsgOver   Type = "over"   // Round, Failures, Ends, Store: nothing of that round lives here
-	MsgAck    Type = "ack"    // I have the outcome
-	MsgFacts  Type = "facts"  // Body, Env: what my node and its environment are
-	MsgAnswer Type = "answer" // Serial, Body: to a question
-	MsgQuery  Type = "query"  // Serial: how does the job stand?
-	MsgReport Type = "report" // Serial, Body: what my node does, when it was inquired
+	MsgHello   Type = "hello"   // Node, Last: I want to be a member
+	MsgAccept  Type = "accept"  // Term, Round, Digest: I accept exactly this world
+	MsgFailed  Type = "failed"  // Round, Failures, Kill: the round is over, this is why
+	MsgDone    Type = "done"    // Round, Ends: all my workers ended with 0
+	MsgOver    Type = "over"    // Round, Failures, Ends, Store: nothing of that round lives here
+	MsgAck     Type = "ack"     // I have the outcome
+	MsgFacts   Type = "facts"   // Body, Env: what my node and its environment are
+	MsgAnswer  Type = "answer"  // Serial, Body: to a question
+	MsgQuery   Type = "query"   // Serial, Question: to all nodes of the job
+	MsgSuspect Type = "suspect" // Round: my workers may hang
+	MsgReport  Type = "report"  // Serial, Body: what my node answers to inquire
 )
 
 // Messages from a coordinator to a member.
@@ -33,8 +34,9 @@ const (
 	MsgAbort    Type = "abort"    // Round, Cause, Kill: stop the workers
 	MsgHandover Type = "handover" // Round, Restart, Digest (of the last world): I leave; form the next round without me
 	MsgAsk      Type = "ask"      // Serial, Body: a question
-	MsgInquire  Type = "inquire"  // Serial: what does your node do?
-	MsgView     Type = "view"     // Serial, Body: how the job stands, to a query
+	MsgInquire  Type = "inquire"  // Serial, Question: to your node
+	MsgView     Type = "view"     // Serial, Body: the answers of all nodes, to a query
+	MsgNotice   Type = "notice"   // Text: for your user
 	MsgFinish   Type = "finish"   // Outcome: the job is over
 )
 
@@ -62,6 +64,7 @@ type Message struct {
 	Outcome  *Outcome        `json:"outcome,omitempty"`
 	Serial   int             `json:"serial,omitempty"`
 	Body     json.RawMessage `json:"body,omitempty"`
+	Question *Question       `json:"question,omitempty"`
 	Env      []byte          `json:"env,omitempty"`
 	Clients  []string        `json:"clients,omitempty"` // of propose, to the node whose store the world has: Admit's
 }

@@ -167,7 +167,7 @@ func TestViewIsBounded(t *testing.T) {
 	for _, s := range m.coord.seats.here {
 		reports[s] = json.RawMessage(`"` + strings.Repeat("x", maxReport-2) + `"`)
 	}
-	v := m.coord.buildView(reports)
+	v := m.coord.buildView(&survey{reports: reports})
 	withReport := 0
 	for _, s := range v.Nodes {
 		if s.Report != nil {
@@ -306,5 +306,59 @@ func TestOrderAfterAFailure(t *testing.T) {
 		if m.coord.job.outcome == nil || m.coord.job.outcome.Cause.Kind != want {
 			t.Errorf("with %d restarts: %s, %+v", restarts, m.coord.round.state, m.coord.job.outcome)
 		}
+	}
+}
+
+// TestSurveysOfOtherQuestions checks that questions are asked beside each other, each with
+// its own time, and that an agent that is asked too much answers all the same.
+func TestSurveysOfOtherQuestions(t *testing.T) {
+	m := runs(t, 1, 2)
+	signs := Question{Topic: "signs", Within: 3 * time.Second}
+	first := m.Step(m.now, Received{1, Message{Type: MsgQuery, Serial: -1, Question: &signs}})
+	asked := sent(first, MsgInquire)
+	if len(asked) != 1 || *asked[0].Question != signs {
+		t.Fatalf("asked %+v", asked)
+	}
+	if own := inquired(first); len(own) != 1 || own[0] != asked[0].Serial {
+		t.Fatalf("the own agent was asked %v", own)
+	}
+	stands := m.Step(m.now, Received{1, Message{Type: MsgQuery, Serial: -2}})
+	if got := sent(stands, MsgInquire); len(got) != 1 || *got[0].Question != (Question{}) || got[0].Serial == asked[0].Serial {
+		t.Fatalf("asked %+v", got)
+	}
+	m.Step(m.now, Reported{asked[0].Serial, body("own")})
+	if got := sent(m.Step(m.now.Add(surveyTime), Tick{}), MsgView); len(got) != 1 || got[0].Serial != -2 {
+		t.Fatalf("after the time of the status: %+v", got)
+	}
+	m.Step(m.now, Received{1, Message{Type: MsgReport, Serial: asked[0].Serial, Body: body("late")}})
+	got := m.Step(m.now.Add(time.Millisecond), Tick{})
+	if v := sent(got, MsgView); len(v) != 0 { // answered with the report
+		t.Errorf("a second view: %+v", v)
+	}
+}
+
+// TestQuestionsAreBounded checks that neither a member nor a user's client can ask an
+// agent without end.
+func TestQuestionsAreBounded(t *testing.T) {
+	m := runs(t, 1, 2)
+	n := 0
+	for i := range 5 * maxAsked {
+		q := Question{Detail: fmt.Sprint(i)}
+		n += len(sent(m.Step(m.now, Received{1, Message{Type: MsgQuery, Serial: -1 - i, Question: &q}}), MsgInquire))
+	}
+	if n != maxAsked {
+		t.Errorf("a member made the coordinator ask %d questions", n)
+	}
+	long := Question{Topic: strings.Repeat("t", 1<<20), Detail: strings.Repeat("d", 1<<20), Within: time.Hour}
+	if b := long.Bounded(); len(b.Topic) != maxDetail || len(b.Detail) != maxDetail || b.Within != maxWithin || b != b.Bounded() {
+		t.Errorf("%d, %d, %v", len(b.Topic), len(b.Detail), b.Within)
+	}
+	member, _ := states()["working"]()
+	var all []Command
+	for i := range maxAsked + 1 {
+		all = append(all, member.Step(member.now, Query{Question{Detail: fmt.Sprint(i)}})...)
+	}
+	if vs := views(t, all); len(vs) != 1 || !strings.Contains(vs[0].Note, "too many questions") {
+		t.Errorf("%+v", vs)
 	}
 }

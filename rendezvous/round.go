@@ -45,6 +45,7 @@ type round struct {
 	world    *World // proposed or running
 	digest   string // of the world that was proposed
 	failures []failure
+	hang     *failure // the round hangs, and goes on; nil: it does not
 	ends     []End
 	began    time.Time // of the workers
 	killed   bool      // the workers' grace period was cut short
@@ -103,6 +104,24 @@ func (r *round) add(now time.Time, fs ...Cause) {
 	}
 }
 
+// withHang returns the round's failures, the hang that came before them included.
+func (r *round) withHang() []failure {
+	if r.hang == nil {
+		return r.failures
+	}
+	return append([]failure{*r.hang}, r.failures...)
+}
+
+// causes returns the failures among which the round's cause is. Workers that waited in
+// vain end by a time limit of their library, so a hang before that is the cause. It is
+// not the cause of an order or of a lost node.
+func (r *round) causes() []failure {
+	if len(r.failures) == 0 || slices.ContainsFunc(r.failures, func(f failure) bool { return !f.ofWorker() }) {
+		return r.failures
+	}
+	return r.withHang()
+}
+
 // firstCause returns the round's cause: the earliest failure that is not a consequence of
 // another one, by the time in the error files and else by the ends. A change of the nodes
 // and a witness are not failures.
@@ -121,7 +140,7 @@ func (r *round) firstCause() Cause {
 			return 0
 		}
 	}
-	return slices.MinFunc(r.failures, func(a, b failure) int {
+	return slices.MinFunc(r.causes(), func(a, b failure) int {
 		return cmp.Or(cmp.Compare(weight(a), weight(b)), CompareErrorTimes(&a.Cause, &b.Cause), a.at.Compare(b.at))
 	}).Cause
 }

@@ -176,7 +176,7 @@ func (c *testJob) ended(code int, members ...int) {
 }
 
 func (c *testJob) standing(id NodeID) Participation {
-	v := c.m.coord.buildView(nil)
+	v := c.m.coord.buildView(&survey{})
 	i := slices.IndexFunc(v.Nodes, func(n NodeView) bool { return n.ID == id })
 	if i < 0 {
 		return ""

@@ -63,8 +63,8 @@ type NodeView struct {
 	Trouble string          `json:"trouble,omitempty"`
 }
 
-// buildView makes a view of the seats' reports.
-func (c *coordinator) buildView(reports map[*seat]json.RawMessage) View {
+// buildView makes a view of the reports of a survey.
+func (c *coordinator) buildView(of *survey) View {
 	me := c.m.self
 	v := View{
 		RunID: me.RunID, Job: c.job.id, Phase: c.round.state.String(), Round: c.job.round, Restart: c.job.restart, MaxRestarts: c.job.maxRestarts,
@@ -97,7 +97,7 @@ func (c *coordinator) buildView(reports map[*seat]json.RawMessage) View {
 			n.Participation, n.Trouble = NodeLost, "it is not connected"
 			if s := c.seats.member(n.ID); s != nil {
 				n.Participation = NodeActive
-				n.addReport(s, reports, &room)
+				n.addReport(s, of, &room)
 			}
 			v.Nodes = append(v.Nodes, n)
 		}
@@ -110,7 +110,7 @@ func (c *coordinator) buildView(reports map[*seat]json.RawMessage) View {
 		if hasWorld {
 			n.Participation = NodeSpare
 		}
-		n.addReport(s, reports, &room)
+		n.addReport(s, of, &room)
 		v.Nodes = append(v.Nodes, n)
 	}
 	return v
@@ -122,11 +122,11 @@ func memberView(p *Member, group int) NodeView {
 }
 
 // addReport adds a node's report while there is room for it.
-func (n *NodeView) addReport(s *seat, reports map[*seat]json.RawMessage, room *int) {
-	body, ok := reports[s]
+func (n *NodeView) addReport(s *seat, of *survey, room *int) {
+	body, ok := of.reports[s]
 	switch {
 	case !ok:
-		n.Trouble = "it has not answered within " + surveyTime.String()
+		n.Trouble = "it has not answered within " + (surveyTime + of.question.Within).String()
 	case body == nil:
 		n.Trouble = "its report is too long"
 	case len(body) > *room:
@@ -209,8 +209,32 @@ func (v View) json() []byte {
 	return b
 }
 
-// How long a query may take. Nothing is sent about a job's state without a question,
-// so a question waits for the slowest node.
+// Question is what a survey asks of every node. The zero Question asks how the node
+// stands. The machine reads no Topic, so only agents know what one means.
+type Question struct {
+	Topic  string        `json:"topic,omitempty"`
+	Detail string        `json:"detail,omitempty"`
+	Within time.Duration `json:"within_ns,omitempty"` // how long a node may take, maxWithin at most; 0: it answers from memory
+}
+
+// Limits of questions.
+const (
+	maxWithin = 20 * time.Second
+	maxDetail = 1 << 10 // bytes of a topic or a detail
+	maxAsked  = 8       // that an agent, or a coordinator, waits for at one time
+)
+
+// Bounded returns the question with no part longer than an agent may ask.
+func (q *Question) Bounded() Question {
+	if q == nil {
+		return Question{}
+	}
+	return Question{q.Topic[:min(len(q.Topic), maxDetail)], q.Detail[:min(len(q.Detail), maxDetail)], min(max(0, q.Within), maxWithin)}
+}
+
+// How long a query may take, besides the time that a node may take by the question.
+// Nothing is sent about a job's state without a question, so a question waits for the
+// slowest node.
 const (
 	surveyTime = time.Second            // a coordinator waits so long for the nodes' reports
 	queryTime  = 2 * time.Second        // a member waits so long for its coordinator
@@ -218,54 +242,85 @@ const (
 	viewFresh  = 200 * time.Millisecond // many terminals that watch a job cost it one survey
 )
 
-// query is a question of this agent to its coordinator. Queries that come meanwhile
-// share the answer.
+// query is a question of this agent to its coordinator. Queries with the same question
+// that come meanwhile share the answer.
 type query struct {
-	serial int       // counts down from 0, so that no survey's serial is the same
-	by     time.Time // zero: nothing is asked
-	local  bool      // without the coordinator: only this agent's report is awaited
+	question Question
+	serial   int // negative, so that no survey's serial is the same
+	by       time.Time
+	local    bool // without the coordinator: only this agent's report is awaited
 }
 
-// queryReceived asks the coordinator how the job stands.
-func (m *Machine) queryReceived() {
-	q := &m.query
-	if !q.by.IsZero() {
+// queries are the questions of this agent that are not answered yet, the oldest first.
+type queries struct {
+	open   []*query
+	serial int // of the last one
+}
+
+// wakeups are the times at which a question is given up.
+func (q *queries) wakeups() []time.Time {
+	var all []time.Time
+	for _, o := range q.open {
+		all = append(all, o.by)
+	}
+	return all
+}
+
+// find returns the open query with a serial, nil if there is none.
+func (q *queries) find(serial int) *query {
+	for _, o := range q.open {
+		if o.serial == serial {
+			return o
+		}
+	}
+	return nil
+}
+
+// queryReceived asks the coordinator.
+func (m *Machine) queryReceived(e Query) {
+	question := e.Question.Bounded()
+	q := &m.queries
+	switch {
+	case slices.ContainsFunc(q.open, func(o *query) bool { return o.question == question }):
+		return
+	case len(q.open) >= maxAsked:
+		v := m.localView(nil)
+		v.Note = "this agent waits for the answers to too many questions"
+		m.emit(Present{question, v.marshal(maxEncodedView)})
 		return
 	}
 	q.serial--
-	q.by, q.local = m.now.Add(queryTime), false
-	m.sendToCoordinator(Message{Type: MsgQuery, Serial: q.serial})
+	q.open = append(q.open, &query{question: question, serial: q.serial, by: m.now.Add(queryTime + question.Within)})
+	m.sendToCoordinator(Message{Type: MsgQuery, Serial: q.serial, Question: &question})
 }
 
 // queryTick stops waiting for a coordinator that is lost or silent, and then for this
 // agent's own report.
 func (m *Machine) queryTick() {
-	q := &m.query
-	elapsed := !m.now.Before(q.by)
-	switch {
-	case q.by.IsZero():
-	case !q.local && (elapsed || !m.mem.link.open):
-		q.local, q.by = true, m.now.Add(reportTime)
-		m.emit(Report{q.serial})
-	case q.local && elapsed:
-		m.present(m.localView(nil).marshal(maxEncodedView))
+	for _, q := range slices.Clone(m.queries.open) {
+		elapsed := !m.now.Before(q.by)
+		switch {
+		case !q.local && (elapsed || !m.mem.link.open):
+			q.local, q.by = true, m.now.Add(reportTime+q.question.Within)
+			m.emit(Report{q.serial, q.question})
+		case q.local && elapsed:
+			m.present(q, m.localView(nil).marshal(maxEncodedView))
+		}
 	}
 }
 
-// present answers the query of this agent.
-func (m *Machine) present(view json.RawMessage) {
-	m.query.by = time.Time{}
-	m.emit(Present{view})
+// present answers a query of this agent.
+func (m *Machine) present(q *query, view json.RawMessage) {
+	m.queries.open = slices.DeleteFunc(m.queries.open, func(o *query) bool { return o == q })
+	m.emit(Present{q.question, view})
 }
 
 // localReportReceived takes the agent's report about its node, for this member's query
 // or for the coordinator's survey.
 func (m *Machine) localReportReceived(e Reported) {
-	q := &m.query
-	switch {
-	case !q.by.IsZero() && q.local && e.Serial == q.serial:
-		m.present(m.localView(e.Body).marshal(maxEncodedView))
-	case e.Serial > 0:
+	if q := m.queries.find(e.Serial); q != nil && q.local {
+		m.present(q, m.localView(e.Body).marshal(maxEncodedView))
+	} else if e.Serial > 0 {
 		if len(e.Body) > maxReport {
 			e.Body = nil
 		}
@@ -275,48 +330,63 @@ func (m *Machine) localReportReceived(e Reported) {
 
 // viewReceived presents the coordinator's view.
 func (m *Machine) viewReceived(msg Message) {
-	q := &m.query
-	if !q.by.IsZero() && !q.local && msg.Serial == q.serial && len(msg.Body) > 0 {
-		m.present(msg.Body)
+	if q := m.queries.find(msg.Serial); q != nil && !q.local && len(msg.Body) > 0 {
+		m.present(q, msg.Body)
 	}
 }
 
-// survey is one question to all nodes for their reports, for all members that ask.
+// survey is one question to all nodes for their reports, for all members that ask it.
 type survey struct {
-	serial  int
-	by      time.Time // zero: none is on its way
-	reports map[*seat]json.RawMessage
-	askers  map[*seat]int // the serial of each one's question
-	view    json.RawMessage
-	taken   time.Time // when view was
+	question Question
+	serial   int
+	by       time.Time // zero: it has ended
+	reports  map[*seat]json.RawMessage
+	askers   map[*seat]int // the serial of each one's question
+	view     json.RawMessage
+	taken    time.Time // when view was
 }
 
-// queryReceived starts a survey for a member that asks how the job stands.
-func (c *coordinator) queryReceived(s *seat, serial int) {
-	v := &c.survey
-	if v.view != nil && c.m.now.Sub(v.taken) < viewFresh {
-		c.send(s, Message{Type: MsgView, Serial: serial, Body: v.view})
+// wakeups are the times at which surveys end.
+func (c *coordinator) surveyWakeups() []time.Time {
+	var all []time.Time
+	for _, v := range c.surveys {
+		all = append(all, v.by)
+	}
+	return all
+}
+
+// queryReceived starts a survey for a member that asks.
+func (c *coordinator) queryReceived(s *seat, msg Message) {
+	question := msg.Question.Bounded()
+	c.surveys = slices.DeleteFunc(c.surveys, func(v *survey) bool { return v.by.IsZero() && c.m.now.Sub(v.taken) >= viewFresh })
+	i := slices.IndexFunc(c.surveys, func(v *survey) bool { return v.question == question })
+	switch {
+	case i >= 0 && c.surveys[i].by.IsZero():
+		c.send(s, Message{Type: MsgView, Serial: msg.Serial, Body: c.surveys[i].view})
 		return
-	}
-	if v.by.IsZero() {
-		*v = survey{
-			serial: c.nextSerial(), by: c.m.now.Add(surveyTime),
+	case i < 0 && len(c.surveys) >= maxAsked:
+		return // the member stops waiting and shows what it knows itself
+	case i < 0:
+		i = len(c.surveys)
+		c.surveys = append(c.surveys, &survey{
+			question: question, serial: c.nextSerial(), by: c.m.now.Add(surveyTime + question.Within),
 			reports: map[*seat]json.RawMessage{}, askers: map[*seat]int{},
-		}
+		})
 		for _, o := range c.seats.here {
-			c.send(o, Message{Type: MsgInquire, Serial: v.serial})
+			c.send(o, Message{Type: MsgInquire, Serial: c.surveys[i].serial, Question: &question})
 		}
 	}
-	v.askers[s] = serial
+	c.surveys[i].askers[s] = msg.Serial
 }
 
 // reportReceived keeps a node's report. nil stands for a report that is too long to
 // be kept.
 func (c *coordinator) reportReceived(s *seat, msg Message) {
-	v := &c.survey
-	if v.by.IsZero() || msg.Serial != v.serial {
+	i := slices.IndexFunc(c.surveys, func(v *survey) bool { return !v.by.IsZero() && v.serial == msg.Serial })
+	if i < 0 {
 		return
 	}
+	v := c.surveys[i]
 	if _, again := v.reports[s]; again {
 		return
 	}
@@ -329,17 +399,22 @@ func (c *coordinator) reportReceived(s *seat, msg Message) {
 // surveyTick answers the members that asked, once every node here has reported or the
 // time is over.
 func (c *coordinator) surveyTick() {
-	v := &c.survey
-	if v.by.IsZero() {
-		return
-	}
-	if c.m.now.Before(v.by) {
-		missing := func(s *seat) bool { _, ok := v.reports[s]; return !ok }
-		if len(v.reports) < len(c.seats.here) || slices.ContainsFunc(c.seats.here, missing) {
-			return
+	for _, v := range c.surveys {
+		if !v.by.IsZero() && c.surveyEnded(v) {
+			c.answerSurvey(v)
 		}
 	}
-	v.view, v.taken, v.by = c.buildView(v.reports).marshal(maxEncodedView), c.m.now, time.Time{}
+}
+
+// surveyEnded reports whether a survey waits for no node any more.
+func (c *coordinator) surveyEnded(v *survey) bool {
+	missing := func(s *seat) bool { _, ok := v.reports[s]; return !ok }
+	return !c.m.now.Before(v.by) || len(v.reports) >= len(c.seats.here) && !slices.ContainsFunc(c.seats.here, missing)
+}
+
+// answerSurvey sends what the nodes reported to the members that asked.
+func (c *coordinator) answerSurvey(v *survey) {
+	v.view, v.taken, v.by = c.buildView(v).marshal(maxEncodedView), c.m.now, time.Time{}
 	for _, s := range c.seats.here { // in a fixed order
 		if serial, ok := v.askers[s]; ok {
 			c.send(s, Message{Type: MsgView, Serial: serial, Body: v.view})

@@ -160,14 +160,14 @@ func (cl *Client) dial(ctx context.Context, name string) (c net.Conn, in frameRe
 	return c, in, a, nil
 }
 
-// Ask sends a request to an agent. It takes at most AnswerTime and a second. The
-// error names the agent.
+// Ask sends a request to an agent. It takes at most AnswerTime, the time of the question,
+// and a second. The error names the agent.
 func (cl *Client) Ask(ctx context.Context, a Agent, r Request) (Reply, error) {
 	fail := func(err error) (Reply, error) {
 		var timeout net.Error
 		switch {
 		case errors.As(err, &timeout) && timeout.Timeout():
-			return Reply{}, fmt.Errorf("gorun's agent %d did not answer within %v; is it stopped?", a.PID, AnswerTime)
+			return Reply{}, fmt.Errorf("gorun's agent %d did not answer within %v; is it stopped?", a.PID, r.limit())
 		case errors.Is(err, io.EOF):
 			return Reply{}, fmt.Errorf("gorun's agent %d has just ended", a.PID)
 		}
@@ -179,7 +179,7 @@ func (cl *Client) Ask(ctx context.Context, a Agent, r Request) (Reply, error) {
 	}
 	defer c.Close()
 	defer context.AfterFunc(ctx, func() { c.Close() })()
-	_ = c.SetDeadline(time.Now().Add(AnswerTime))
+	_ = c.SetDeadline(time.Now().Add(r.limit()))
 	if err := writeFrame(c, r); err != nil {
 		return fail(err)
 	}

@@ -21,10 +21,11 @@ import (
 // goroutine may call its methods, except Open, AddQuery and AnswerQueries, which only
 // the agent's loop may call.
 type Service struct {
-	opts    ServiceOptions
-	open    bool
-	calls   []Call      // calls that wait for a view
-	reading atomic.Bool // a goroutine reads the times of files
+	opts      ServiceOptions
+	open      bool
+	calls     []Call       // calls that wait for a view
+	reading   atomic.Bool  // a goroutine reads the times of files
+	answering atomic.Int32 // number of questions that are being answered
 
 	mu       sync.Mutex
 	job      string // job of the last world
@@ -41,6 +42,7 @@ type ServiceOptions struct {
 	Wait     *sync.WaitGroup    // for the goroutine that serves
 	NoSocket bool               // Open opens no socket
 	Board    func() *board.Node // of this node; nil: there is none
+	Topics   Topics
 }
 
 // Call is a request that the agent's loop answers.
@@ -91,7 +93,7 @@ func (s *Service) Open(ctx context.Context, n rendezvous.Node) {
 func (s *Service) answer(ctx context.Context, r Request) Reply {
 	call, reply := NewCall(r)
 	s.opts.Call(call)
-	limit := time.NewTimer(AnswerTime)
+	limit := time.NewTimer(r.limit())
 	defer limit.Stop()
 	select {
 	case answer := <-reply:
@@ -110,12 +112,15 @@ func (s *Service) answer(ctx context.Context, r Request) Reply {
 // AddQuery keeps a call until AnswerQueries answers it.
 func (s *Service) AddQuery(c Call) { s.calls = append(s.calls, c) }
 
-// AnswerQueries answers every query with a view of the job.
-func (s *Service) AnswerQueries(view []byte) {
-	for _, c := range s.calls {
+// AnswerQueries answers every query with this question.
+func (s *Service) AnswerQueries(question rendezvous.Question, view []byte) {
+	s.calls = slices.DeleteFunc(s.calls, func(c Call) bool {
+		if c.Question != question {
+			return false
+		}
 		c.Reply(Reply{View: view})
-	}
-	s.calls = nil
+		return true
+	})
 }
 
 // SetJob stores the job of the world that starts.

@@ -143,7 +143,7 @@ func TestServiceCalls(t *testing.T) {
 	replies := make(chan Reply, 1)
 	go func() { replies <- s.answer(t.Context(), Request{Type: TypeStatus}) }()
 	s.AddQuery(<-calls)
-	s.AnswerQueries([]byte(`{}`))
+	s.AnswerQueries(rendezvous.Question{}, []byte(`{}`))
 	if r := <-replies; string(r.View) != "{}" || r.Error != "" {
 		t.Errorf("%+v", r)
 	}

@@ -59,9 +59,9 @@ func (n *NodeStatus) Name() string { return nodeName(n.Host, n.Addr) }
 // Decode makes a status of the view in a Reply. It does not trust the view: the status
 // can be printed whatever the view contains.
 func Decode(view []byte) (Status, error) {
-	var v rendezvous.View
-	if err := json.Unmarshal(view, &v); err != nil {
-		return Status{}, fmt.Errorf("cannot read the status that the agent sent: %w", err)
+	v, err := decodeView(view)
+	if err != nil {
+		return Status{}, err
 	}
 	s := Status{
 		RunID: shortText(v.RunID), State: shortText(v.Phase), Round: v.Round, Restart: v.Restart, MaxRestarts: v.MaxRestarts,
@@ -88,12 +88,25 @@ func Decode(view []byte) (Status, error) {
 	return s, nil
 }
 
-// decodeNode returns the state of one node, and the node's report.
-func decodeNode(seen *rendezvous.NodeView, v *rendezvous.View) (NodeStatus, NodeReport) {
-	n := NodeStatus{
+// decodeView decodes the view in a Reply.
+func decodeView(view []byte) (v rendezvous.View, err error) {
+	if err := json.Unmarshal(view, &v); err != nil {
+		return v, fmt.Errorf("cannot read the status that the agent sent: %w", err)
+	}
+	return v, nil
+}
+
+// newNodeStatus returns what the coordinator says of a node.
+func newNodeStatus(seen *rendezvous.NodeView) NodeStatus {
+	return NodeStatus{
 		Host: shortText(seen.Host), Addr: shortText(seen.Addr), GroupRank: seen.GroupRank, FirstRank: seen.FirstRank, Workers: seen.Workers,
 		Participation: shortText(string(seen.Participation)), Trouble: shortText(seen.Trouble), Ranks: []Rank{},
 	}
+}
+
+// decodeNode returns the state of one node, and the node's report.
+func decodeNode(seen *rendezvous.NodeView, v *rendezvous.View) (NodeStatus, NodeReport) {
+	n := newNodeStatus(seen)
 	var r NodeReport
 	if seen.Report == nil {
 		return n, r

@@ -7,6 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
+
+	"github.com/gorun/gorun/rendezvous"
 )
 
 // Frames are JSON objects, one on each line. The agent sends the first frame: a Hello
@@ -61,12 +64,17 @@ type Request struct {
 	Type    string `json:"type"`
 	Message string `json:"message,omitempty"` // abort: the reason
 	User    string `json:"user,omitempty"`    // abort: the user of the client, for messages on the other nodes
+	// Question of TypeStatus is what every node answers. Without one, each reports how it stands.
+	Question rendezvous.Question `json:"question,omitzero"`
 }
+
+// limit is how long a client waits for the Reply.
+func (r *Request) limit() time.Duration { return AnswerTime + r.Question.Within }
 
 // Reply answers a Request.
 type Reply struct {
 	Error   string          `json:"error,omitempty"`
-	View    json.RawMessage `json:"view,omitempty"` // a rendezvous.View whose reports are Nodes
+	View    json.RawMessage `json:"view,omitempty"` // a rendezvous.View whose reports are NodeReports, or Answers to a question
 	Aborted *Aborted        `json:"aborted,omitempty"`
 	Env     json.RawMessage `json:"env,omitempty"` // a preview.Node with the environment of this node's workers
 }
