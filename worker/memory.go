@@ -212,19 +212,19 @@ func (s *site) engine(ctx context.Context, comm uint64, members []int, below col
 	case len(members):
 		return stall.New(below, members, s.rank), nil
 	case 1:
-		return shm.New(ctx, s.node, comm, s.members(members, layout.Node), below)
+		return shm.New(ctx, s.node, comm, s.members(members, layout.Here()), below)
 	}
 	var local collective.Engine
-	if len(layout.Node) > 1 {
-		messages, err := below.Split(ctx, comm, layout.Node)
+	if len(layout.Here()) > 1 {
+		messages, err := below.Split(ctx, comm, layout.Here())
 		if err != nil {
 			return nil, err
 		}
-		if local, err = shm.New(ctx, s.node, comm, s.members(members, layout.Node), unowned{messages}); err != nil {
+		if local, err = shm.New(ctx, s.node, comm, s.members(members, layout.Here()), unowned{messages}); err != nil {
 			return nil, err
 		}
 	}
-	e, err := rails.New(ctx, comm, len(members), layout, local, below)
+	e, err := rails.New(ctx, comm, layout, local, below)
 	if err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -141,13 +142,9 @@ func TestTwoLevels(t *testing.T) {
 					return fmt.Errorf("average %d is %v, want %v", i, v, want)
 				}
 			}
-			for root := range w.Size() {
-				buf := []int64{int64(w.Rank())}
-				if err := Broadcast(t.Context(), c, buf, root); err != nil {
-					return err
-				}
-				if buf[0] != int64(root) {
-					return fmt.Errorf("got %d of %d", buf[0], root)
+			for _, n := range []int{1, 3_001} {
+				if err := checkParts(t.Context(), c, n); err != nil {
+					return fmt.Errorf("parts of %d: %w", n, err)
 				}
 			}
 			for _, color := range []int{w.Rank() % 2, w.Node()} { // across nodes, and each node
@@ -195,13 +192,14 @@ func TestMismatchBetweenNodes(t *testing.T) {
 			}
 			return call(ctx, w, c)
 		})
-		mismatches := 0
+		mismatches, average := 0, false
 		for r, err := range errs {
 			var m *MismatchError
 			var p *PeerError
 			switch {
 			case errors.As(err, &m):
 				mismatches++
+				average = average || strings.Contains(err.Error(), "average")
 			case !errors.As(err, &p):
 				t.Errorf("%s, rank %d: %v", name, r, err)
 			}
@@ -209,7 +207,60 @@ func TestMismatchBetweenNodes(t *testing.T) {
 		if mismatches == 0 {
 			t.Errorf("%s: no rank says what does not match: %v", name, errs)
 		}
+		if strings.Contains(name, "average") && !average {
+			t.Errorf("%s: no rank names the average: %v", name, errs)
+		}
 	}
+}
+
+// checkParts makes calls in which each rank has a part of n elements, or root has all.
+func checkParts(ctx context.Context, c *Comm, n int) error {
+	rank, size := c.Rank(), c.Size()
+	want := func(what string, got []int64, of func(i int) int) error {
+		for i, v := range got {
+			if v != int64(of(i)) {
+				return fmt.Errorf("%s: element %d is %d, want %d", what, i, v, of(i))
+			}
+		}
+		return nil
+	}
+	mine, all, got := make([]int64, n), make([]int64, size*n), make([]int64, size*n)
+	sum := func(i int) int { return size*(size-1)/2 + size*i }
+	fill := func() {
+		for i := range mine {
+			mine[i] = int64(rank*n + i)
+		}
+		for i := range all {
+			all[i] = int64(rank + i)
+		}
+	}
+	fill()
+	if err := errors.Join(AllGather(ctx, c, got, mine), want("all-gather", got, func(i int) int { return i })); err != nil {
+		return err
+	}
+	if err := errors.Join(ReduceScatter(ctx, c, mine, all, Sum), want("reduce-scatter", mine, func(i int) int { return sum(rank*n + i) })); err != nil {
+		return err
+	}
+	for root := range size {
+		clear(got)
+		if err := Reduce(ctx, c, got, all, Sum, root); err != nil {
+			return err
+		}
+		if err := want("reduce", got, func(i int) int {
+			if rank == root {
+				return sum(i)
+			}
+			return 0
+		}); err != nil {
+			return err
+		}
+		fill()
+		if err := errors.Join(Broadcast(ctx, c, all, root), want("broadcast", all, func(i int) int { return root + i })); err != nil {
+			return err
+		}
+		fill()
+	}
+	return nil
 }
 
 func checkSums(t *testing.T, c *Comm, rank, size int) error {

@@ -19,6 +19,9 @@ const (
 	KindScatter       Kind = 10
 	KindAllToAll      Kind = 11
 	KindAllToAllV     Kind = 12
+
+	// KindReduceScatterV is a part of calls in two levels.
+	KindReduceScatterV Kind = 13
 )
 
 func (k Kind) String() string {
@@ -47,6 +50,8 @@ func (k Kind) String() string {
 		return "all-to-all"
 	case KindAllToAllV:
 		return "all-to-all of unequal parts"
+	case KindReduceScatterV:
+		return "reduce-scatter of unequal parts"
 	}
 	return fmt.Sprintf("operation(%d)", uint8(k))
 }
@@ -84,7 +89,7 @@ func (c *Call) Signature() uint64 {
 func (c Call) String() string {
 	s := fmt.Sprintf("%v #%d", c.Kind, c.Seq)
 	switch c.Kind {
-	case KindAllReduce, KindReduceScatter:
+	case KindAllReduce, KindReduceScatter, KindReduceScatterV:
 		s = fmt.Sprintf("%s (%v of %v x %d)", s, c.Op, c.Type, c.Count)
 	case KindReduce:
 		s = fmt.Sprintf("%s (%v of %v x %d to rank %d)", s, c.Op, c.Type, c.Count, c.Root)

@@ -198,10 +198,23 @@ func typeOf[T Element]() DType {
 	return BFloat16
 }
 
-// slice returns the elements of b from index from up to, but without, index to.
-func (b Buffer) slice(from, to int) Buffer {
+// Slice returns the elements of b from index from up to, but without, index to.
+func (b Buffer) Slice(from, to int) Buffer {
 	n := b.Type.Size()
 	return Buffer{b.Type, to - from, b.Data[from*n : to*n]}
+}
+
+// Scratch is memory that grows to the largest buffer that was asked of it. The zero value
+// is ready for use.
+type Scratch struct{ b []byte }
+
+// Buffer returns count elements of any content, which stay valid until the next call.
+func (s *Scratch) Buffer(t DType, count int) Buffer {
+	n := count * t.Size()
+	if cap(s.b) < n {
+		s.b = scratch(n)
+	}
+	return Buffer{t, count, s.b[:n]}
 }
 
 // overlaps reports whether a and b have memory in common.

@@ -46,11 +46,22 @@ type Engine interface {
 //	KindAllToAll       Src and Dst are n·Count long
 //	KindAllGatherV     Dst has RecvCounts[i] elements of rank i, in rank order; Count is their sum
 //	KindAllToAllV      Src has SendCounts[i] elements for rank i, Dst RecvCounts[i] of it; Count is 0
+//	KindReduceScatterV Src has RecvCounts[i] elements for rank i, and Dst may be this rank's of them; Count is their sum
 type Work struct {
-	Call       Call
+	Call Call
+	// Of is the program's call that this work is a part of; nil: Call is the program's.
+	Of         *Call
 	Dst, Src   Buffer
 	SendCounts []int
 	RecvCounts []int
+}
+
+// Made returns the call that the program made. The ranks compare it, and errors name it.
+func (w *Work) Made() *Call {
+	if w.Of != nil {
+		return w.Of
+	}
+	return &w.Call
 }
 
 // Message is one end of a message from a rank to another. Its Call has KindSend on both

@@ -52,13 +52,13 @@ func (e *Messages) allGather(dst, src Buffer) error {
 	copy(all.Data, src.Data)
 	for step, have := 0, 1; have < e.size; step, have = step+1, have<<1 {
 		more := min(have, e.size-have)
-		if err := e.exchange(step, e.at(-have), all.slice(0, more*n), e.at(have), all.slice(have*n, (have+more)*n)); err != nil {
+		if err := e.exchange(step, e.at(-have), all.Slice(0, more*n), e.at(have), all.Slice(have*n, (have+more)*n)); err != nil {
 			return err
 		}
 	}
 	for i := range e.size {
 		r := (e.rank + i) % e.size
-		copy(dst.slice(r*n, (r+1)*n).Data, all.slice(i*n, (i+1)*n).Data)
+		copy(dst.Slice(r*n, (r+1)*n).Data, all.Slice(i*n, (i+1)*n).Data)
 	}
 	return nil
 }
@@ -91,21 +91,21 @@ func (e *Messages) gatherRing(dst, src Buffer) error {
 	return nil
 }
 
-// received returns the elements of dst that come from rank r.
-func (e *Messages) received(dst Buffer, r int) Buffer {
-	return divided(dst, e.work.RecvCounts, int(e.work.Call.Count), r)
+// received returns part r of b: of rank r, or for it, by the call's RecvCounts.
+func (e *Messages) received(b Buffer, r int) Buffer {
+	return divided(b, e.work.RecvCounts, int(e.work.Call.Count), r)
 }
 
 // divided returns part r of b: each has count elements, or those of counts if it is not nil.
 func divided(b Buffer, counts []int, count, r int) Buffer {
 	if counts == nil {
-		return b.slice(r*count, (r+1)*count)
+		return b.Slice(r*count, (r+1)*count)
 	}
 	from := 0
 	for _, c := range counts[:r] {
 		from += c
 	}
-	return b.slice(from, from+counts[r])
+	return b.Slice(from, from+counts[r])
 }
 
 // gather sets root's dst to all ranks' src.
@@ -114,10 +114,10 @@ func (e *Messages) gather(dst, src Buffer, root int) error {
 		return e.put(root, 0, src)
 	}
 	n := src.Count
-	copy(dst.slice(root*n, (root+1)*n).Data, src.Data)
+	copy(dst.Slice(root*n, (root+1)*n).Data, src.Data)
 	for i := range e.size - 1 {
 		from := e.at(i + 1)
-		if err := e.get(from, 0, dst.slice(from*n, (from+1)*n)); err != nil {
+		if err := e.get(from, 0, dst.Slice(from*n, (from+1)*n)); err != nil {
 			return err
 		}
 	}
@@ -130,10 +130,10 @@ func (e *Messages) scatter(dst, src Buffer, root int) error {
 		return e.get(root, 0, dst)
 	}
 	n := dst.Count
-	copy(dst.Data, src.slice(root*n, (root+1)*n).Data)
+	copy(dst.Data, src.Slice(root*n, (root+1)*n).Data)
 	for i := range e.size - 1 {
 		to := e.at(i + 1)
-		if err := e.put(to, 0, src.slice(to*n, (to+1)*n)); err != nil {
+		if err := e.put(to, 0, src.Slice(to*n, (to+1)*n)); err != nil {
 			return err
 		}
 	}

@@ -9,10 +9,10 @@ type Messages struct {
 
 	// What follows belongs to the running collective.
 	work *Work
-	call Call // of the next message
+	call Call // of the next message: the program's, and its step
 	out  int  // messages of a ring that went to the next rank
 	in   int  // and that came from the one before
-	tmp  [2][]byte
+	tmp  [2]Scratch
 }
 
 var _ Engine = (*Messages)(nil)
@@ -36,7 +36,7 @@ const (
 
 // Do is described at Engine.
 func (e *Messages) Do(_ context.Context, w *Work) error {
-	e.work, e.call, e.out, e.in = w, w.Call, 0, 0
+	e.work, e.call, e.out, e.in = w, *w.Made(), 0, 0
 	err := e.run()
 	if err == nil {
 		err = e.t.Flush()
@@ -60,7 +60,7 @@ func (e *Messages) run() error {
 		return e.allGather(w.Dst, w.Src)
 	case KindAllGatherV:
 		return e.gatherRing(w.Dst, w.Src)
-	case KindReduceScatter:
+	case KindReduceScatter, KindReduceScatterV:
 		return e.reduceScatter(w.Dst, w.Src)
 	case KindGather:
 		return e.gather(w.Dst, w.Src, int(w.Call.Root))
@@ -160,18 +160,14 @@ func (e *Messages) at(i int) int { return (e.rank + i + e.size) % e.size }
 // temp returns buffer number i of count elements, which stays valid until the next
 // collective.
 func (e *Messages) temp(i int, t DType, count int) Buffer {
-	n := count * t.Size()
-	if cap(e.tmp[i]) < n {
-		e.tmp[i] = scratch(n)
-	}
-	return Buffer{t, count, e.tmp[i][:n]}
+	return e.tmp[i].Buffer(t, count)
 }
 
 // part returns part i of b, divided among the ranks as equally as can be. Any i counts
 // modulo the number of ranks.
 func (e *Messages) part(b Buffer, i int) Buffer {
 	i = (i%e.size + e.size) % e.size
-	return b.slice(b.Count*i/e.size, b.Count*(i+1)/e.size)
+	return b.Slice(b.Count*i/e.size, b.Count*(i+1)/e.size)
 }
 
 // segments returns how many segments b has; segment returns one of them.
@@ -179,5 +175,5 @@ func segments(b Buffer) int { return (len(b.Data) + segmentSize - 1) / segmentSi
 
 func segment(b Buffer, i int) Buffer {
 	n := segmentSize / b.Type.Size()
-	return b.slice(i*n, min((i+1)*n, b.Count))
+	return b.Slice(i*n, min((i+1)*n, b.Count))
 }

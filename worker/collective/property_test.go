@@ -35,7 +35,7 @@ func allows(d collective.DType, op collective.Op) bool {
 
 // reduces reports whether a call has an operation.
 func reduces(k collective.Kind) bool {
-	return k == collective.KindAllReduce || k == collective.KindReduce || k == collective.KindReduceScatter
+	return k == collective.KindAllReduce || k == collective.KindReduce || k == collective.KindReduceScatter || k == collective.KindReduceScatterV
 }
 
 // filled returns a buffer whose values are small and whole, so that every order of
@@ -147,6 +147,17 @@ func (s step) run(t testing.TB, g *collective.Group) error {
 	case collective.KindReduceScatter:
 		got = zero(s.count)
 		w, want = collective.ReduceScatter(got, mine(rank, n*s.count), s.op), part(reduced(n*s.count), rank, s.count)
+	case collective.KindReduceScatterV:
+		counts, sum, before := make([]int, n), 0, 0
+		for r := range counts {
+			counts[r] = s.counts(r, 0)
+			if r < rank {
+				before += counts[r]
+			}
+			sum += counts[r]
+		}
+		got = zero(counts[rank])
+		w, want = collective.ReduceScatterV(got, counts, mine(rank, sum), s.op), reduced(sum).Slice(before, before+counts[rank]).Data
 	case collective.KindGather:
 		if rank == root {
 			got = zero(n * s.count)
@@ -208,7 +219,7 @@ func TestEveryCollectiveEqualsThePlainResult(t *testing.T) {
 		t.Run(fmt.Sprint(size), func(t *testing.T) {
 			gs := simulate(size, 0, -1)
 			var steps []step
-			for kind := collective.KindAllReduce; kind <= collective.KindAllToAllV; kind++ {
+			for kind := collective.KindAllReduce; kind <= collective.KindReduceScatterV; kind++ {
 				if kind == collective.KindSend {
 					continue
 				}
@@ -270,7 +281,7 @@ func randomStep(rng *rand.Rand, most int) step {
 		s.count = rng.IntN(most)
 	}
 	for s.kind = collective.KindSend; s.kind == collective.KindSend; {
-		s.kind = 1 + collective.Kind(rng.IntN(int(collective.KindAllToAllV)))
+		s.kind = 1 + collective.Kind(rng.IntN(int(collective.KindReduceScatterV)))
 	}
 	s.dtype = dtypes[rng.IntN(len(dtypes))]
 	for s.op = ops[rng.IntN(len(ops))]; !allows(s.dtype, s.op); {

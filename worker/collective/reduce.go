@@ -30,12 +30,12 @@ func (e *Messages) allReduce(b Buffer) error {
 		if err := e.get(extra, first, tmp); err != nil {
 			return err
 		}
-		Combine(e.call.Op, b, b, tmp)
+		Combine(e.work.Call.Op, b, b, tmp)
 	}
 	if err := run(b, core); err != nil {
 		return err
 	}
-	Finish(e.call.Op, b, e.size)
+	Finish(e.work.Call.Op, b, e.size)
 	if extra < e.size {
 		return e.put(extra, last, b)
 	}
@@ -59,9 +59,9 @@ func (e *Messages) doubling(b Buffer, core int) error {
 // combineWith adds peer's operand to b: lower op higher, as peer does.
 func (e *Messages) combineWith(peer int, b, theirs Buffer) {
 	if e.rank < peer {
-		Combine(e.call.Op, b, b, theirs)
+		Combine(e.work.Call.Op, b, b, theirs)
 	} else {
-		Combine(e.call.Op, b, theirs, b)
+		Combine(e.work.Call.Op, b, theirs, b)
 	}
 }
 
@@ -75,17 +75,17 @@ func (e *Messages) halving(b Buffer, core int) error {
 	for bit := core >> 1; bit > 0; step, bit = step+1, bit>>1 {
 		spans[step] = left
 		mine, theirs := left.halves(e.rank&bit != 0)
-		in := tmp.slice(0, mine.to-mine.from)
-		if err := e.exchange(step, e.rank^bit, b.slice(theirs.from, theirs.to), e.rank^bit, in); err != nil {
+		in := tmp.Slice(0, mine.to-mine.from)
+		if err := e.exchange(step, e.rank^bit, b.Slice(theirs.from, theirs.to), e.rank^bit, in); err != nil {
 			return err
 		}
-		e.combineWith(e.rank^bit, b.slice(mine.from, mine.to), in)
+		e.combineWith(e.rank^bit, b.Slice(mine.from, mine.to), in)
 		left = mine
 	}
 	for bit := 1; bit < core; bit <<= 1 {
 		step--
 		mine, theirs := spans[step].halves(e.rank&bit != 0)
-		err := e.exchange(core+step, e.rank^bit, b.slice(mine.from, mine.to), e.rank^bit, b.slice(theirs.from, theirs.to))
+		err := e.exchange(core+step, e.rank^bit, b.Slice(mine.from, mine.to), e.rank^bit, b.Slice(theirs.from, theirs.to))
 		if err != nil {
 			return err
 		}
@@ -148,13 +148,13 @@ func (e *Messages) reduceRing(b Buffer, passOn bool) error {
 		in := e.part(b, e.rank-s-1)
 		for i := range segments(in) {
 			seg := segment(in, i)
-			theirs := tmp.slice(0, seg.Count)
+			theirs := tmp.Slice(0, seg.Count)
 			if err := e.take(theirs); err != nil {
 				return err
 			}
-			Combine(e.call.Op, seg, theirs, seg)
+			Combine(e.work.Call.Op, seg, theirs, seg)
 			if s == e.size-2 {
-				Finish(e.call.Op, seg, e.size)
+				Finish(e.work.Call.Op, seg, e.size)
 				if !passOn {
 					continue
 				}
@@ -203,74 +203,81 @@ func (e *Messages) reduce(dst, src Buffer, root int) error {
 			if err := e.get((v+bit+root)%e.size, 0, tmp); err != nil {
 				return err
 			}
-			Combine(e.call.Op, acc, acc, tmp)
+			Combine(e.work.Call.Op, acc, acc, tmp)
 		}
 	}
-	Finish(e.call.Op, acc, e.size)
+	Finish(e.work.Call.Op, acc, e.size)
 	return nil
 }
 
-// reduceScatter sets dst to this rank's part of the op over all ranks' src.
+// reduceScatter sets dst to this rank's part of the op over all ranks' src. dst may be that
+// part of src.
 func (e *Messages) reduceScatter(dst, src Buffer) error {
-	n := dst.Count
 	if len(src.Data) <= smallSize {
-		for i := range e.size - 1 {
-			to := e.at(i + 1)
-			if err := e.put(to, 0, src.slice(to*n, (to+1)*n)); err != nil {
-				return err
-			}
-		}
-		tmp := e.temp(0, dst.Type, n)
-		for from := range e.size { // in rank order
-			next := src.slice(e.rank*n, (e.rank+1)*n)
-			if from != e.rank {
-				next = tmp
-				if err := e.get(from, 0, next); err != nil {
-					return err
-				}
-			}
-			if from == 0 {
-				copy(dst.Data, next.Data)
-			} else {
-				Combine(e.call.Op, dst, dst, next)
-			}
-		}
-		Finish(e.call.Op, dst, e.size)
-		return nil
+		return e.reduceParts(dst, src)
 	}
 	// Part r of the ring is part r-1 of src, so that this rank ends with its own part. The
 	// partial results are in one of two buffers while the other is on its way.
-	part := func(s int) Buffer {
-		i := e.at(-s - 1)
-		return src.slice(i*n, (i+1)*n)
-	}
+	part := func(s int) Buffer { return e.received(src, e.at(-s-1)) }
 	for i := range segments(part(0)) {
 		if err := e.pass(segment(part(0), i)); err != nil {
 			return err
 		}
 	}
 	for s := 1; s < e.size; s++ {
+		mine, last := part(s), s == e.size-1
 		acc := dst
-		if s < e.size-1 {
-			acc = e.temp(s%2, dst.Type, n)
+		if !last {
+			acc = e.temp(s%2, dst.Type, mine.Count)
 		}
 		if err := e.t.Flush(); err != nil {
 			return err
 		}
-		mine := part(s)
 		for i := range segments(acc) {
 			seg := segment(acc, i)
-			if err := e.take(seg); err != nil {
+			theirs := seg
+			if last { // which may be mine as well
+				theirs = e.temp(s%2, dst.Type, segmentSize/dst.Type.Size()).Slice(0, seg.Count)
+			}
+			if err := e.take(theirs); err != nil {
 				return err
 			}
-			Combine(e.call.Op, seg, seg, segment(mine, i))
-			if s == e.size-1 {
-				Finish(e.call.Op, seg, e.size)
+			Combine(e.work.Call.Op, seg, theirs, segment(mine, i))
+			if last {
+				Finish(e.work.Call.Op, seg, e.size)
 			} else if err := e.pass(seg); err != nil {
 				return err
 			}
 		}
 	}
+	return nil
+}
+
+// reduceParts is reduceScatter in which each rank gets its part of all ranks.
+func (e *Messages) reduceParts(dst, src Buffer) error {
+	for i := range e.size - 1 {
+		to := e.at(i + 1)
+		if err := e.put(to, 0, e.received(src, to)); err != nil {
+			return err
+		}
+	}
+	tmp, own := e.temp(0, dst.Type, dst.Count), e.temp(1, dst.Type, dst.Count)
+	copy(own.Data, e.received(src, e.rank).Data)
+	for from := range e.size { // in rank order
+		next := own
+		if from != e.rank {
+			next = tmp
+			if err := e.get(from, 0, next); err != nil {
+				return err
+			}
+		}
+		if from == 0 {
+			copy(dst.Data, next.Data)
+		} else {
+			Combine(e.work.Call.Op, dst, dst, next)
+		}
+	}
+	Finish(e.work.Call.Op, dst, e.size)
 	return nil
 }
 

@@ -19,6 +19,9 @@ type simulatedNet struct {
 	broken  error            // the first reason, for every rank
 	victim  int              // the rank that dies
 	left    int              // operations until it does; negative: it lives
+
+	nodes   []uint64 // the node of each rank; nil: all are on one
+	between int      // bytes of collectives that went from a node to another
 }
 
 // route is where a message goes; the numbers of ranks are those of the world.
@@ -39,8 +42,11 @@ var errKilled = errors.New("killed")
 // simulate returns the groups of size ranks, of which victim dies at its operation number
 // at; a negative number lets it live.
 func simulate(size, victim, at int) []*collective.Group {
-	n := &simulatedNet{queues: map[route][]packet{}, posted: map[route]packet{}, victim: victim, left: at}
-	n.changed.L = &n.mu
+	return newSimulatedNet(victim, at).groups(size)
+}
+
+// groups returns the groups of size ranks of the network.
+func (n *simulatedNet) groups(size int) []*collective.Group {
 	world := make([]int, size)
 	for r := range world {
 		world[r] = r
@@ -51,6 +57,12 @@ func simulate(size, victim, at int) []*collective.Group {
 		gs[r] = collective.New(collective.NewMessages(t, r, size), r, size, collective.Options{})
 	}
 	return gs
+}
+
+func newSimulatedNet(victim, at int) *simulatedNet {
+	n := &simulatedNet{queues: map[route][]packet{}, posted: map[route]packet{}, victim: victim, left: at}
+	n.changed.L = &n.mu
+	return n
 }
 
 // simulatedRank is a collective.Transport.
@@ -94,6 +106,9 @@ func (t *simulatedRank) Put(to int, call *collective.Call, payload []byte) error
 		return err
 	}
 	k := route{comm: t.comm, from: t.me, to: t.world[to]}
+	if t.n.nodes != nil && t.n.nodes[k.from] != t.n.nodes[k.to] {
+		t.n.between += len(payload)
+	}
 	t.n.queues[k] = append(t.n.queues[k], packet{*call, append([]byte(nil), payload...)})
 	t.n.changed.Broadcast()
 	return nil

@@ -38,6 +38,12 @@ func ReduceScatter(dst, src Buffer, op Op) Work {
 	return Work{Call: Call{Kind: KindReduceScatter, Type: dst.Type, Op: op, Count: uint64(dst.Count)}, Dst: dst, Src: src}
 }
 
+// ReduceScatterV is ReduceScatter of parts with different lengths: rank i's has counts[i]
+// elements. All ranks give the same counts.
+func ReduceScatterV(dst Buffer, counts []int, src Buffer, op Op) Work {
+	return Work{Call: Call{Kind: KindReduceScatterV, Type: src.Type, Op: op, Count: uint64(src.Count)}, Dst: dst, Src: src, RecvCounts: counts}
+}
+
 // Gather sets root's dst to all ranks' src, in rank order.
 func Gather(dst, src Buffer, root int) Work {
 	return Work{Call: Call{Kind: KindGather, Type: src.Type, Root: int32(root), Count: uint64(src.Count)}, Dst: dst, Src: src}
@@ -69,7 +75,7 @@ func (w *Work) check(rank, n int) error {
 		return fmt.Errorf("there is no rank %d: the communicator has ranks 0 to %d", r, n-1)
 	}
 	switch c.Kind {
-	case KindAllReduce, KindReduce, KindReduceScatter:
+	case KindAllReduce, KindReduce, KindReduceScatter, KindReduceScatterV:
 		if err := c.Op.check(c.Type); err != nil {
 			return err
 		}
@@ -85,6 +91,10 @@ func (w *Work) check(rank, n int) error {
 		err = wantLength("the result", w.Dst, n*count)
 	case KindReduceScatter:
 		err = wantLength("the source", w.Src, n*count)
+	case KindReduceScatterV:
+		if err = checkCounts("the source", w.Src, w.RecvCounts, n); err == nil {
+			err = wantLength("the result", w.Dst, w.RecvCounts[rank])
+		}
 	case KindGather:
 		if root {
 			err = wantLength("the result", w.Dst, n*count)

@@ -1,20 +1,30 @@
 // Package rails carries out collectives of ranks on several nodes in two levels, over the
 // engines of the levels.
 //
-// In an all-reduce the ranks of each node reduce first. Then rank i of each node
-// all-reduces slice i with rank i of the other nodes: their connections are rail i. At last
-// each node gathers the slices. Where nodes have different numbers of ranks there are as
-// many rails as the smallest has ranks. All other collectives go to the engine below, over
-// all ranks.
+// Rank i of each node and rank i of the other nodes make rail i, which has connections of
+// its own. Where nodes have different numbers of ranks there are as many rails as the
+// smallest node has ranks; the ranks beyond work in their node only. A small buffer takes
+// one rail, a big one is divided among all:
+//
+//	all-reduce      each node reduces, rail i all-reduces slice i, each node gathers the slices
+//	reduce          each node reduces, rail i reduces slice i to root's node, which gathers at root
+//	reduce-scatter  each node reduces, rail i gives each node slice i of what its ranks get
+//	broadcast       root's node has it, rail i carries slice i, the other nodes gather the slices
+//	all-gather      each node gathers, rail i gathers slice i of each node's, each node gathers again
+//	barrier         each node waits, rail 0 waits, each node waits
+//
+// So a byte that every node needs crosses to it once, and the ranks of a node move it in
+// their memory. All other collectives go to the engine below, over all ranks: in a gather,
+// a scatter and an all-to-all no byte is for two ranks of a node.
 //
 // Invariants: all ranks get the same bits, since each element is reduced on one rail, by
 // the same engine on all its ranks. The order in which floats are added depends on the
-// numbers of ranks of the nodes.
+// numbers of ranks of the nodes. Whatever a level does, the ranks compare the program's
+// call, and errors name it.
 package rails
 
 import (
 	"context"
-	"slices"
 
 	"github.com/gorun/gorun/worker/collective"
 )
@@ -22,56 +32,32 @@ import (
 // Engine is the engine of ranks on several nodes.
 type Engine struct {
 	collective.Below
-	size  int
-	local collective.Engine // over the ranks of this node; nil: this rank is alone there
-	rail  collective.Engine // over the ranks of other nodes with this one's number; nil: there is no such rail
-	place Layout
+	Layout
+	local   collective.Engine // over the ranks of this node; nil: this rank is alone there
+	rail    collective.Engine // over the ranks of this rank's rail; nil: it has none
+	ordered bool              // the ranks of each node follow each other
 
-	// What follows belongs to the running collective.
-	steps  [3]collective.Work
-	counts []int
+	running
 }
 
-// Layout says where a rank stands among nodes.
-type Layout struct {
-	Node  []int   // the ranks of this rank's node, in order
-	Local int     // this rank's index there
-	Rails int     // number of rails
-	Rail  []int   // the ranks of this rank's rail; empty: it has none
-	Nodes [][]int // the ranks of each node, in order
+// running belongs to the running collective.
+type running struct {
+	call   *collective.Call // that the program made
+	step   collective.Work
+	here   [2][]int // counts by rank of the node
+	parts  []span   // by rank, in a buffer that has a part for each
+	blocks []int    // elements of the parts of each node's ranks
+	sliced []int    // elements of one slice of each block
+	tmp    [2]collective.Scratch
 }
 
-// LayoutOf returns where rank stands, of ranks on the given nodes, by rank.
-func LayoutOf(nodes []uint64, rank int) Layout {
-	var l Layout
-	var order []uint64
-	members := map[uint64][]int{}
-	for r, n := range nodes {
-		if members[n] == nil {
-			order = append(order, n)
-		}
-		members[n] = append(members[n], r)
-	}
-	l.Rails = len(nodes)
-	for _, n := range order {
-		l.Nodes = append(l.Nodes, members[n])
-		l.Rails = min(l.Rails, len(members[n]))
-	}
-	l.Node = members[nodes[rank]]
-	l.Local = slices.Index(l.Node, rank)
-	if l.Local < l.Rails {
-		for _, node := range l.Nodes {
-			l.Rail = append(l.Rail, node[l.Local])
-		}
-	}
-	return l
-}
-
-// New returns the engine of size ranks, of which local joins those of this node and
+// New returns the engine of the ranks of l, of which local joins those of this node and
 // below joins all. comm is the number of the communicator: rails use it too, so that a
 // rank sees also there whether others make another call.
-func New(ctx context.Context, comm uint64, size int, l Layout, local, below collective.Engine) (*Engine, error) {
-	e := &Engine{Below: collective.Below{Engine: below}, size: size, local: local, place: l, counts: make([]int, len(l.Node))}
+func New(ctx context.Context, comm uint64, l Layout, local, below collective.Engine) (*Engine, error) {
+	e := &Engine{Below: collective.Below{Engine: below}, Layout: l, local: local, ordered: l.inOrder()}
+	e.here = [2][]int{make([]int, len(l.Here())), make([]int, len(l.Here()))}
+	e.parts, e.blocks, e.sliced = make([]span, len(l.Spots)), make([]int, len(l.Nodes)), make([]int, len(l.Nodes))
 	if len(l.Rail) > 0 {
 		rail, err := below.Split(ctx, comm, l.Rail)
 		if err != nil {
@@ -86,54 +72,111 @@ func New(ctx context.Context, comm uint64, size int, l Layout, local, below coll
 // only carry small messages.
 const oneRail = 32 << 10
 
+// rails returns how many rails carry a buffer of so many bytes.
+func (e *Engine) rails(bytes int) int {
+	if bytes <= oneRail {
+		return 1
+	}
+	return e.Rails
+}
+
 // Do is described at collective.Engine.
 func (e *Engine) Do(ctx context.Context, w *collective.Work) error {
-	if w.Call.Kind != collective.KindAllReduce || w.Dst.Count == 0 {
-		return e.Engine.Do(ctx, w)
+	e.call = w.Made()
+	if w.Dst.Count == 0 && w.Src.Count == 0 && w.Call.Kind != collective.KindBarrier {
+		return e.Engine.Do(ctx, w) // only to see whether all make this call
 	}
-	rails := e.place.Rails
-	if len(w.Dst.Data) <= oneRail {
-		rails = 1
+	switch w.Call.Kind {
+	case collective.KindBarrier:
+		return e.barrier(ctx)
+	case collective.KindAllReduce:
+		return e.allReduce(ctx, w)
+	case collective.KindReduce:
+		return e.reduce(ctx, w)
+	case collective.KindReduceScatter:
+		return e.reduceScatter(ctx, w)
+	case collective.KindBroadcast:
+		return e.broadcast(ctx, w)
+	case collective.KindAllGather, collective.KindAllGatherV:
+		return e.allGather(ctx, w)
 	}
-	call := w.Call
-	if call.Op == collective.Avg { // each level adds; Root keeps it apart from a sum in the signature
-		call.Op, call.Root = collective.Sum, 1
-	}
-	if e.local != nil {
-		e.steps[0] = collective.Work{Call: call, Dst: w.Dst}
-		if err := e.local.Do(ctx, &e.steps[0]); err != nil {
-			return err
-		}
-	}
-	mine := collective.Buffer{Type: w.Dst.Type}
-	for i := range e.counts {
-		e.counts[i] = 0
-		if i < rails {
-			from, to := w.Dst.Count*i/rails, w.Dst.Count*(i+1)/rails
-			e.counts[i] = to - from
-			if i == e.place.Local {
-				n := mine.Type.Size()
-				mine.Count, mine.Data = to-from, w.Dst.Data[from*n:to*n]
-			}
-		}
-	}
-	if e.place.Local < rails {
-		e.steps[1] = collective.Work{Call: call, Dst: mine}
-		e.steps[1].Call.Count = uint64(mine.Count)
-		if err := e.rail.Do(ctx, &e.steps[1]); err != nil {
-			return err
-		}
-		collective.Finish(w.Call.Op, mine, e.size)
-	}
+	return e.Engine.Do(ctx, w)
+}
+
+// inNode carries out a part of the call among the ranks of this node.
+func (e *Engine) inNode(ctx context.Context, w collective.Work) error {
 	if e.local == nil {
+		copy(w.Dst.Data, w.Src.Data)
 		return nil
 	}
-	call.Kind, call.Op, call.Root = collective.KindAllGatherV, collective.NoOp, 0
-	if rails == 1 {
-		call.Kind = collective.KindBroadcast
+	return e.do(ctx, e.local, w)
+}
+
+// onRail carries out a part of the call on this rank's rail.
+func (e *Engine) onRail(ctx context.Context, w collective.Work) error { return e.do(ctx, e.rail, w) }
+
+func (e *Engine) do(ctx context.Context, level collective.Engine, w collective.Work) error {
+	w.Of = e.call
+	e.step = w
+	err := level.Do(ctx, &e.step)
+	e.step = collective.Work{} // the buffers are the program's
+	return err
+}
+
+// slice returns the slice of count elements that this rank's rail carries, if lead is the
+// first of so many rails.
+func (e *Engine) slice(count, rails, lead int) span {
+	if e.Local < lead {
+		return span{}
 	}
-	e.steps[2] = collective.Work{Call: call, Dst: w.Dst, Src: mine, RecvCounts: e.counts}
-	return e.local.Do(ctx, &e.steps[2])
+	return slice(count, rails, e.Local-lead)
+}
+
+// measure finds out the parts and blocks of a buffer that has a part for each rank, of count
+// elements, or of counts if it is not nil.
+func (e *Engine) measure(count int, counts []int) {
+	at := 0
+	for r := range e.parts {
+		if counts != nil {
+			count = counts[r]
+		}
+		e.parts[r] = span{at, at + count}
+		at += count
+	}
+	for n, ranks := range e.Nodes {
+		e.blocks[n] = 0
+		for _, r := range ranks {
+			e.blocks[n] += e.parts[r].count()
+		}
+	}
+}
+
+// block returns where the block of a node is in a buffer that is ordered by node.
+func (e *Engine) block(node int) span {
+	from := 0
+	for _, n := range e.blocks[:node] {
+		from += n
+	}
+	return span{from, from + e.blocks[node]}
+}
+
+// slicesOfBlocks finds out the slice of each block that this rank's rail carries, and
+// returns the sum.
+func (e *Engine) slicesOfBlocks(rails int) (sum int) {
+	for n, count := range e.blocks {
+		e.sliced[n] = slice(count, rails, e.Local).count()
+		sum += e.sliced[n]
+	}
+	return sum
+}
+
+// slices returns the slice of each rank of this node, of count elements that so many rails
+// carry.
+func (e *Engine) slices(count, rails int) []int {
+	for i := range e.here[0] {
+		e.here[0][i] = slice(count, rails, i).count()
+	}
+	return e.here[0]
 }
 
 // Break is described at collective.Engine.

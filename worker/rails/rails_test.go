@@ -8,15 +8,9 @@ import (
 func TestLayoutOf(t *testing.T) {
 	nodes := []uint64{7, 7, 9, 7, 9, 5}
 	all := [][]int{{0, 1, 3}, {2, 4}, {5}}
-	for rank, want := range []Layout{
-		{Node: all[0], Local: 0, Rail: []int{0, 2, 5}},
-		{Node: all[0], Local: 1},
-		{Node: all[1], Local: 0, Rail: []int{0, 2, 5}},
-		{Node: all[0], Local: 2},
-		{Node: all[1], Local: 1},
-		{Node: all[2], Local: 0, Rail: []int{0, 2, 5}},
-	} {
-		want.Rails, want.Nodes = 1, all
+	spots := []Spot{{0, 0}, {0, 1}, {1, 0}, {0, 2}, {1, 1}, {2, 0}}
+	for rank, rail := range [][]int{{0, 2, 5}, nil, {0, 2, 5}, nil, nil, {0, 2, 5}} {
+		want := Layout{Nodes: all, Spots: spots, Rails: 1, Rail: rail, Spot: spots[rank]}
 		if got := LayoutOf(nodes, rank); !reflect.DeepEqual(got, want) {
 			t.Errorf("rank %d: got %+v, want %+v", rank, got, want)
 		}

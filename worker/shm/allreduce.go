@@ -9,7 +9,10 @@ import (
 // do carries out one collective.
 func (e *Engine) do(w *collective.Work) error {
 	e.calls++
-	if w.Call.Kind != collective.KindAllReduce || len(w.Dst.Data) <= inLine || len(e.peers) == 1 {
+	switch {
+	case w.Call.Kind == collective.KindReduceScatterV:
+		return e.reduceScatter(w)
+	case w.Call.Kind != collective.KindAllReduce || len(w.Dst.Data) <= inLine || len(e.peers) == 1:
 		return e.exchange(w)
 	}
 	return e.allReduce(w)
@@ -24,14 +27,30 @@ func oneShot(n int) int { return min(slotSize, max(8<<10, 512<<10/n)) }
 func (e *Engine) allReduce(w *collective.Work) error {
 	x := e.plan(w)
 	pipelined := len(w.Dst.Data) > oneShot(len(e.peers))
+	direct, err := e.beginInPlace(w, w.Dst, func() { e.putFirst(&x, pipelined) })
+	switch {
+	case err != nil:
+		return err
+	case direct:
+		return e.reduceInPlace(w)
+	case pipelined:
+		return e.pipeline(w)
+	}
+	e.take(&x, 0)
+	return nil
+}
+
+// beginInPlace begins a call whose operands may lie in shared memory, and reports whether
+// all do. Otherwise all have been put.
+func (e *Engine) beginInPlace(w *collective.Work, operand collective.Buffer, put func()) (direct bool, err error) {
 	place := uint64(0)
-	if at, ok := e.node.offset(w.Dst.Data); ok && at%8 == 0 {
+	if at, ok := e.node.offset(operand.Data); ok && at%8 == 0 {
 		place = uint64(at) + 1
 	} else {
-		e.putFirst(&x, pipelined)
+		put()
 	}
-	if err := e.begin(&w.Call, place); err != nil {
-		return err
+	if err := e.begin(w.Made(), place); err != nil {
+		return false, err
 	}
 	direct, mixed := true, false
 	for i := range e.peers {
@@ -42,21 +61,53 @@ func (e *Engine) allReduce(w *collective.Work) error {
 		}
 	}
 	if direct {
-		return e.reduceInPlace(w)
+		return true, e.checkPlaces(len(operand.Data))
 	}
 	if mixed {
 		if place != 0 {
-			e.putFirst(&x, pipelined)
+			put()
 		}
-		if err := e.step(); err != nil {
-			return err
+		return false, e.step()
+	}
+	return false, nil
+}
+
+// checkPlaces returns an error if an operand of size bytes lies where there is no memory.
+func (e *Engine) checkPlaces(size int) error {
+	memory := e.node.board.Memory()
+	for i := range e.peers {
+		if at := e.line(i).extra - 1; at > uint64(len(memory)) || uint64(size) > uint64(len(memory))-at || at%8 != 0 {
+			return fmt.Errorf("rank %d says that its buffer is where there is no memory: its part of the board is damaged", e.members[i].World)
 		}
 	}
-	if pipelined {
-		return e.pipeline(w)
-	}
-	e.take(&x, 0)
 	return nil
+}
+
+// reduceScatter sets this rank's part to the reduction of all ranks' operands, which it reads
+// where they are if all lie in shared memory.
+func (e *Engine) reduceScatter(w *collective.Work) error {
+	x := e.plan(w)
+	direct, err := e.beginInPlace(w, w.Src, func() { e.put(&x, 0) })
+	if err != nil {
+		return err
+	}
+	if !direct {
+		return e.run(&x)
+	}
+	memory, at := e.node.board.Memory(), 0
+	for _, n := range w.RecvCounts[:e.rank] {
+		at += n * w.Src.Type.Size()
+	}
+	for lo := 0; lo < len(w.Dst.Data); lo += reduceBlock {
+		d := cutBuffer(w.Dst, lo, min(len(w.Dst.Data), lo+reduceBlock))
+		// The result may lie where an operand is that is not the first.
+		result := collective.Buffer{Type: d.Type, Count: d.Count, Data: e.peers[e.rank].results[e.calls%2][:len(d.Data)]}
+		e.reduceBlocks(w.Call.Op, result, func(rank int) []byte {
+			return memory[e.line(rank).extra-1:][at+lo:][:len(d.Data)]
+		})
+		copy(d.Data, result.Data)
+	}
+	return e.step()
 }
 
 func (e *Engine) putFirst(x *exchange, pipelined bool) {
@@ -74,11 +125,6 @@ func (e *Engine) reduceInPlace(w *collective.Work) error {
 	memory := e.node.board.Memory()
 	slice := roundUp((size+n-1)/n, 64)
 	lo, hi := min(size, e.rank*slice), min(size, (e.rank+1)*slice)
-	for i := range e.peers {
-		if at := e.line(i).extra - 1; at > uint64(len(memory)) || uint64(size) > uint64(len(memory))-at || at%8 != 0 {
-			return fmt.Errorf("rank %d says that its buffer is where there is no memory: its part of the board is damaged", e.members[i].World)
-		}
-	}
 	operand := func(rank, from, to int) collective.Buffer {
 		return cutBuffer(collective.Buffer{Type: w.Dst.Type, Data: memory[e.line(rank).extra-1:][:size]}, from, to)
 	}

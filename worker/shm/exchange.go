@@ -43,6 +43,8 @@ func (e *Engine) plan(w *collective.Work) exchange {
 		x.part = slices.Max(w.RecvCounts) * size
 	case collective.KindAllToAllV:
 		x.parts, x.part, unequal = n, slices.Max(w.SendCounts)*size, true
+	case collective.KindReduceScatterV:
+		x.parts, x.part = n, slices.Max(w.RecvCounts)*size
 	}
 	if x.flat = !unequal && x.parts*x.part <= inLine; x.flat {
 		x.piece, x.stride, x.steps = x.part, x.part, 1
@@ -67,7 +69,7 @@ func (e *Engine) exchange(w *collective.Work) error {
 			*e.count(e.rank, j) = uint64(n)
 		}
 	}
-	if err := e.begin(&w.Call, uint64(x.steps)); err != nil {
+	if err := e.begin(w.Made(), uint64(x.steps)); err != nil {
 		return err
 	}
 	if unequal {
@@ -81,15 +83,20 @@ func (e *Engine) exchange(w *collective.Work) error {
 			x.steps = max(x.steps, uint32(e.line(i).extra))
 		}
 	}
+	return e.run(&x)
+}
+
+// run takes what was put, and puts and takes the rest of it.
+func (e *Engine) run(x *exchange) error {
 	if x.steps == 1 {
-		e.take(&x, 0)
+		e.take(x, 0)
 		return nil
 	}
 	for s := range x.steps {
 		if s+1 < x.steps {
-			e.put(&x, s+1)
+			e.put(x, s+1)
 		}
-		e.take(&x, s)
+		e.take(x, s)
 		if err := e.step(); err != nil {
 			return err
 		}
@@ -136,6 +143,8 @@ func (e *Engine) put(x *exchange, step uint32) {
 			part = len(from.Data)
 		case collective.KindAllToAllV:
 			part = x.work.SendCounts[j] * from.Type.Size()
+		case collective.KindReduceScatterV:
+			part = x.work.RecvCounts[j] * from.Type.Size()
 		}
 		if lo, hi := x.cut(part, step); lo < hi {
 			copy(area[j*x.stride:], from.Data[at+lo:at+hi])
@@ -162,7 +171,8 @@ func (e *Engine) take(x *exchange, step uint32) {
 		mine = e.rank * x.stride
 	}
 	switch w.Call.Kind {
-	case collective.KindAllReduce, collective.KindReduce, collective.KindReduceScatter:
+	case collective.KindAllReduce, collective.KindReduce, collective.KindReduceScatter, collective.KindReduceScatterV:
+		lo, hi = x.cut(len(dst.Data), step)
 		e.reduce(x, cutBuffer(dst, lo, hi), mine, step)
 	case collective.KindBroadcast:
 		if e.rank != x.giver {

@@ -169,6 +169,17 @@ func play[T number](ctx context.Context, n *Node, e *Engine, x trial) error {
 	case collective.KindReduceScatter:
 		src, dst = operand[T](size*x.count, x.number, rank), buffer(x.count)
 		want = reduced[T](x.op, size*x.count, x.number, size)[rank*x.count:][:x.count]
+	case collective.KindReduceScatterV:
+		w.RecvCounts = x.counts[0]
+		total, begin := sum(w.RecvCounts), sum(w.RecvCounts[:rank])
+		src = buffer(total)
+		fill(src, x.number, rank)
+		dst = src[begin:][:w.RecvCounts[rank]]
+		if x.number%2 == 0 {
+			dst = make([]T, len(dst))
+		}
+		want = reduced[T](x.op, total, x.number, size)[begin:][:len(dst)]
+		w.Call.Count = uint64(total)
 	case collective.KindAllGather, collective.KindGather:
 		src = operand[T](x.count, x.number, rank)
 		if x.kind == collective.KindAllGather || rank == x.root {
@@ -217,8 +228,10 @@ func play[T number](ctx context.Context, n *Node, e *Engine, x trial) error {
 		}
 		err = fmt.Errorf("%v: element %d of %d is %v, want %v", w.Call, i, len(dst), dst[i], want[i])
 	}
-	if x.shared>>rank&1 == 1 && len(dst) > 0 {
-		_ = n.Free(unsafe.Slice((*byte)(unsafe.Pointer(&dst[0])), 1)) // a buffer of the heap, if there was no memory
+	for _, b := range [][]T{dst, src} {
+		if x.shared>>rank&1 == 1 && len(b) > 0 {
+			_ = n.Free(unsafe.Slice((*byte)(unsafe.Pointer(&b[0])), 1)) // a buffer of the heap, if there was no memory
+		}
 	}
 	return err
 }
@@ -244,7 +257,7 @@ func sizes(n int) []int {
 func randomTrial(r *rand.Rand, i, n int) trial {
 	kinds := []collective.Kind{
 		collective.KindAllReduce, collective.KindAllReduce, collective.KindAllReduce, collective.KindBroadcast, collective.KindBarrier,
-		collective.KindReduce, collective.KindAllGather, collective.KindAllGatherV, collective.KindReduceScatter,
+		collective.KindReduce, collective.KindAllGather, collective.KindAllGatherV, collective.KindReduceScatter, collective.KindReduceScatterV,
 		collective.KindGather, collective.KindScatter, collective.KindAllToAll, collective.KindAllToAllV,
 	}
 	x := trial{number: i + 1, kind: kinds[r.IntN(len(kinds))], root: r.IntN(n)}
