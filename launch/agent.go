@@ -207,6 +207,9 @@ func (a *agent) handle(ctx context.Context, e any) (outcome *rendezvous.Outcome)
 		a.status.Open(ctx, a.node)
 	case stateAsked:
 		e.reply <- a.state()
+	case workersAsked:
+		all, _ := a.workers.listWorkers()
+		e.reply <- all
 	case status.Call:
 		var done func()
 		event, done = a.reply(e)

@@ -39,7 +39,8 @@ type (
 	killWaitReceived   struct{ wait time.Duration }
 	slurmLimitElapsed  struct{} // Slurm kills everything soon
 	deathHeld          struct{ rendezvous.Failed }
-	stateAsked         struct{ reply chan<- metrics.State } // the reply has room for one
+	stateAsked         struct{ reply chan<- metrics.State }    // the reply has room for one
+	workersAsked       struct{ reply chan<- []workers.Worker } // likewise
 	// partFailed reports an error after which this node cannot stay in the job.
 	partFailed struct {
 		kind rendezvous.Kind

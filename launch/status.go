@@ -5,11 +5,13 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"os/exec"
 	"slices"
 	"time"
 
 	"github.com/gorun/gorun/launch/board"
 	"github.com/gorun/gorun/launch/metrics"
+	"github.com/gorun/gorun/launch/stacks"
 	"github.com/gorun/gorun/launch/status"
 	"github.com/gorun/gorun/launch/workers"
 	"github.com/gorun/gorun/rendezvous"
@@ -27,7 +29,45 @@ func (a *agent) newStatus() *status.Service {
 		Started: a.started, Secret: a.secrets.given, Pool: a.pool, Wait: &a.wg, Say: a.console.Say,
 		Call:  func(c status.Call) { a.events.Put(c) },
 		Board: func() *board.Node { return a.workers.socket.Board() },
+		Topics: status.Topics{
+			status.TopicStacks: a.newStacks().Answer,
+		},
 	})
+}
+
+// newStacks returns what reads the stacks of this node's workers.
+func (a *agent) newStacks() *stacks.Reader {
+	return stacks.NewReader(stacks.Options{
+		Workers: func(ctx context.Context) (running []stacks.Worker) {
+			for _, w := range a.askWorkers(ctx) {
+				if w.Exit == nil {
+					running = append(running, stacks.Worker{Rank: w.Rank, PID: w.PID})
+				}
+			}
+			return running
+		},
+		Ask: func(ctx context.Context, rank int) (string, error) { return a.workers.socket.Stacks(ctx, rank) },
+		Run: func(ctx context.Context, path string, args ...string) (string, error) {
+			out, _, err := a.table.Run(ctx, path, append([]string{path}, args...), a.opts.Env, "/")
+			return string(out), err
+		},
+		Find: func(name string) string {
+			path, _ := exec.LookPath(name)
+			return path
+		},
+	})
+}
+
+// askWorkers asks the loop for this node's workers. Anything beside the loop may call it.
+func (a *agent) askWorkers(ctx context.Context) []workers.Worker {
+	reply := make(chan []workers.Worker, 1)
+	a.events.Put(workersAsked{reply})
+	select {
+	case all := <-reply:
+		return all
+	case <-ctx.Done():
+		return nil
+	}
 }
 
 // reply answers a request of a user on this node. The loop calls done after it has

@@ -2,6 +2,7 @@ package worker
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,6 +10,7 @@ import (
 	"io"
 	"net"
 	"os"
+	"runtime"
 	"strings"
 	"sync"
 	"time"
@@ -89,8 +91,11 @@ func (a *agent) listen() *AbortError {
 			host, _ := os.Hostname()
 			return aborted(&contract.Cause{Kind: "lost", Host: host, Rank: -1, Text: text, Time: time.Now()})
 		}
-		if f.Type == contract.TypeAbort {
+		switch f.Type {
+		case contract.TypeAbort:
 			return aborted(f.Cause)
+		case contract.TypeStacks:
+			_ = a.send(tracesFrame()) // a lost agent is noticed by the next read
 		}
 		// Frames of other types belong to later versions.
 	}
@@ -127,6 +132,26 @@ func readFrame(r *bufio.Reader) (contract.Frame, error) {
 		return contract.Frame{}, fmt.Errorf("not a JSON object: %w", err)
 	}
 	return f, nil
+}
+
+// maxTraces bounds the goroutines' traces in a frame, in bytes.
+const maxTraces = contract.MaxFrame * 5 / 8
+
+// tracesFrame returns a frame with the traces of all goroutines, the oldest goroutines
+// first, as many as a frame takes.
+func tracesFrame() contract.Frame {
+	b := make([]byte, maxTraces)
+	b = b[:runtime.Stack(b, true)]
+	if i := bytes.Index(b, []byte("\n\n")); i >= 0 {
+		b = b[i+2:] // the goroutine that answers
+	}
+	for {
+		f := contract.Frame{Type: contract.TypeStacks, Message: strings.ToValidUTF8(string(b), "?")}
+		if line, err := json.Marshal(f); err != nil || len(line) < contract.MaxFrame {
+			return f
+		}
+		b = b[:len(b)/2]
+	}
 }
 
 // message returns err's text for a fail frame: valid UTF-8, at most maxMessage bytes.

@@ -121,6 +121,33 @@ func TestFramesOfAWorker(t *testing.T) {
 	}
 }
 
+// TestWorkerSendsItsStacks checks the answer to the agent's question where it is, also
+// where many goroutines run.
+func TestWorkerSendsItsStacks(t *testing.T) {
+	a := newAgent(t, "")
+	w := world(t, 2, 4, "", a.path)
+	a.frame(t)
+	c := a.conn(t)
+	for _, more := range []int{0, 2000} {
+		for range more {
+			go func() { <-t.Context().Done() }()
+		}
+		if _, err := c.Write([]byte(`{"type":"stacks"}` + "\n")); err != nil {
+			t.Fatal(err)
+		}
+		f := a.frame(t)
+		if f.Type != contract.TypeStacks || !strings.HasPrefix(f.Message, "goroutine ") || strings.Contains(f.Message, "tracesFrame") {
+			t.Errorf("%s: %.80q", f.Type, f.Message)
+		}
+		if more == 0 && !strings.Contains(f.Message, "TestWorkerSendsItsStacks") {
+			t.Errorf("the test's own goroutine is missing:\n%s", f.Message)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestAgentEndsTheWorld checks the cause for each frame of the agent, and for its end.
 func TestAgentEndsTheWorld(t *testing.T) {
 	for _, tc := range []struct{ name, sends, kind, text string }{

@@ -36,8 +36,8 @@ const firstScreen = `gorun starts the workers of a training job on one node or m
   -t, --tee 3                         workers' output, with a prefix, and files
       --log-dir DIR                   where those files are
 
-Commands: run launch slurm ssh check env status abort explain torchrun-diff
-  version completion help  More: gorun help flags|COMMAND|man, docs/usage.md
+Commands: run launch slurm ssh check env status stacks abort explain version
+  torchrun-diff completion help   More: gorun help flags|COMMAND|man, docs/
 `
 
 // manPage is made from the help of all commands: go generate ./cmd/gorun.

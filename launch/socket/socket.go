@@ -48,8 +48,10 @@ type Server struct {
 
 // peer is a worker that has sent its hello.
 type peer struct {
+	conn    net.Conn
 	failure string        // the failure that it reported; the server's mu guards it
 	ended   chan struct{} // closed when its connection ends
+	stacks  chan string   // the latest traces that it sent; has room for one
 }
 
 // Options says what a server needs.
@@ -158,7 +160,7 @@ func (s *Server) serveWorker(c net.Conn) {
 	lines := bufio.NewScanner(c)
 	lines.Buffer(make([]byte, 0, 512), contract.MaxFrame)
 	hello, round := contract.Frame{}, 0
-	p := &peer{ended: make(chan struct{})}
+	p := &peer{conn: c, ended: make(chan struct{}), stacks: make(chan string, 1)}
 	defer close(p.ended)
 	for lines.Scan() {
 		var f contract.Frame
@@ -187,6 +189,11 @@ func (s *Server) serveWorker(c net.Conn) {
 			p.failure = f.Message
 			s.mu.Unlock()
 			s.failed(Report{round, hello.Rank, f.Message})
+		case f.Type == contract.TypeStacks && hello.Type != "":
+			select {
+			case p.stacks <- f.Message:
+			default: // nothing waits for it
+			}
 		case f.Type == contract.TypeBye:
 			return
 		}
@@ -282,4 +289,35 @@ func (s *Server) ReportedFailure(ctx context.Context, rank int) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return p.failure
+}
+
+// stacksTime bounds the wait for a worker's traces.
+const stacksTime = 2 * time.Second
+
+// ErrNotConnected is the error for a worker that has no connection to the socket.
+var ErrNotConnected = errors.New("it does not link gorun's package worker, or has not begun to use it")
+
+// Stacks asks a worker for the traces of its goroutines.
+func (s *Server) Stacks(ctx context.Context, rank int) (string, error) {
+	s.mu.Lock()
+	p := s.peers[rank]
+	s.mu.Unlock()
+	if p == nil {
+		return "", ErrNotConnected
+	}
+	ctx, cancel := context.WithTimeout(ctx, stacksTime)
+	defer cancel()
+	select {
+	case <-p.stacks: // the answer to a question that was given up
+	default:
+	}
+	s.write(p.conn, contract.Frame{Type: contract.TypeStacks})
+	select {
+	case text := <-p.stacks:
+		return text, nil
+	case <-p.ended:
+		return "", ErrNotConnected
+	case <-ctx.Done():
+		return "", fmt.Errorf("it did not answer within %v", stacksTime)
+	}
 }

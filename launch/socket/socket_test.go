@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -307,5 +308,52 @@ func TestSocketIsPrivate(t *testing.T) {
 	}
 	if _, err := os.Stat(s.Path()); !os.IsNotExist(err) {
 		t.Errorf("the file is still there: %v", err)
+	}
+}
+
+func TestStacks(t *testing.T) {
+	s, _ := openTestSocket(t)
+	s.Begin(board.Round{Number: 1, FirstRank: 3, Ranks: 2})
+	if _, err := s.Stacks(t.Context(), 3); err == nil {
+		t.Error("a worker that never connected answered")
+	}
+	c := connect(t, s, hello)
+	for _, want := range []string{"first", "second"} {
+		got := make(chan string, 1)
+		go func() {
+			text, err := s.Stacks(t.Context(), 3)
+			for errors.Is(err, ErrNotConnected) && t.Context().Err() == nil { // the server has not read the hello
+				text, err = s.Stacks(t.Context(), 3)
+			}
+			if err != nil {
+				text = err.Error()
+			}
+			got <- text
+		}()
+		for {
+			if !c.lines.Scan() {
+				t.Fatal("no question came")
+			}
+			var f contract.Frame
+			if err := json.Unmarshal(c.lines.Bytes(), &f); err != nil {
+				t.Fatal(err)
+			}
+			if f.Type == contract.TypeStacks {
+				break
+			}
+		}
+		fmt.Fprintf(c, `{"type":"stacks","message":%q}`+"\n", want)
+		if text := <-got; text != want {
+			t.Errorf("got %q, want %q", text, want)
+		}
+	}
+	c.Close()
+	deadline := time.Now().Add(20 * time.Second)
+	for {
+		if _, err := s.Stacks(t.Context(), 3); errors.Is(err, ErrNotConnected) {
+			break
+		} else if time.Now().After(deadline) {
+			t.Fatalf("after the end of the connection: %v", err)
+		}
 	}
 }

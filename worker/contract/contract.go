@@ -46,6 +46,7 @@ const (
 	TypeAbort   = "abort"   // agent → worker: Cause; the round is over
 	TypeBye     = "bye"     // worker → agent: it closes on purpose
 	TypeStep    = "step"    // worker → agent: Step; how far the program is, at most a few a second
+	TypeStacks  = "stacks"  // agent → worker: where are you? worker → agent: Message, what the runtime prints of its threads
 )
 
 // Frame is one line on the worker socket.
