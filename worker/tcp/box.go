@@ -92,29 +92,30 @@ func (b *box) post(msg *collective.Message, peer int) {
 		msg.State = o
 	}
 	o.call, o.peer, o.buf = msg.Call, peer, msg.Buf.Data
-	k := o.key() // o may have ended, and be used again, once it is posted
+	// msg and o may have ended, and be used again, once they are posted.
+	k, send := o.key(), msg.Send
 	l, err := b.m.ready(laneID{rank: peer})
 	switch {
 	case err != nil:
 		o.end(err)
 	case l == nil: // it takes long to connect
-		if !msg.Send && !b.add(b.posted, o) {
+		if !send && !b.add(b.posted, o) {
 			return
 		}
 		b.m.wg.Go(func() {
 			l, err := b.m.lane(b.m.life, laneID{rank: peer})
 			switch {
-			case err != nil && msg.Send:
+			case err != nil && send:
 				o.end(b.m.failure(err))
 			case err != nil:
 				b.m.failure(err) // ends all that is posted
-			case msg.Send:
+			case send:
 				b.send(l, o)
 			default:
 				b.receive(l, k)
 			}
 		})
-	case msg.Send:
+	case send:
 		b.send(l, o)
 	case b.add(b.posted, o):
 		b.receive(l, k)
