@@ -60,9 +60,18 @@ func (h *hypothesis) showsFailure() bool {
 }
 
 // showsCertainFailure reports whether h shows a failure that no program can have
-// handled, or an error after which its stream printed nothing.
+// handled, or an error after which its stream printed no more than a worker prints
+// while it ends.
 func (h *hypothesis) showsCertainFailure() bool {
-	return h.showsFailure() && (!h.row.Kind.isCatchable() || slices.ContainsFunc(h.events, func(e *event) bool { return e.later == 0 }))
+	return h.showsFailure() && slices.ContainsFunc(h.events, func(e *event) bool {
+		switch {
+		case e.kind == Root || e.kind.tier() == tierConsequence:
+			return true
+		case e.kind.isCatchable():
+			return e.later == 0
+		}
+		return e.later <= lastLines
+	})
 }
 
 // hypotheses returns the hypotheses with their tiers. They come from the groups of
