@@ -96,10 +96,6 @@ func (w *World) Comm(ctx context.Context) (*Comm, error) {
 		}
 		return nil, fmt.Errorf("gorun: rank %d cannot join the others: %w", w.set.Rank, err)
 	}
-	if err := w.shareBoard(ctx, w.prefix()); err != nil {
-		mesh.Close()
-		return nil, fmt.Errorf("gorun: rank %d cannot learn whether its node shares memory: %w", w.set.Rank, err)
-	}
 	w.links.mesh = mesh
 	w.links.engine = w.newEngine(mesh)
 	w.links.comm = &Comm{w: w, g: collective.New(w.links.engine, w.set.Rank, w.set.Size, collective.Options{Positions: w.positions})}
@@ -148,7 +144,11 @@ func (w *World) mesh(ctx context.Context) (*tcp.Mesh, error) {
 		return nil, err
 	}
 	defer c.Close()
-	d := directory{addr: w.set.Store, prefix: w.prefix()}
+	if err := w.shareBoard(ctx, w.prefix()); err != nil {
+		return nil, fmt.Errorf("cannot learn whether its node shares memory: %w", err)
+	}
+	w.openMessages() // before others can find this rank
+	d := w.directory()
 	cfg := tcp.Config{Rank: w.set.Rank, Size: w.set.Size, Token: w.set.Token, Host: w.set.NodeAddr, Directory: d, Spin: w.board != nil && w.board.Spin()}
 	if cfg.Token == "" {
 		if cfg.Token, err = d.token(ctx, c, w.set.Rank); err != nil {
@@ -162,6 +162,9 @@ func (w *World) mesh(ctx context.Context) (*tcp.Mesh, error) {
 	}
 	return tcp.Open(ctx, cfg)
 }
+
+// directory returns where ranks announce their addresses.
+func (w *World) directory() directory { return directory{addr: w.set.Store, prefix: w.prefix()} }
 
 // directory is a tcp.Directory in the store. Each lookup has its own connection,
 // because a lookup may have to wait for a rank that starts late.

@@ -10,6 +10,7 @@ import (
 	"unsafe"
 
 	"github.com/gorun/gorun/worker/collective"
+	"github.com/gorun/gorun/worker/internal/route"
 	"github.com/gorun/gorun/worker/internal/stall"
 	"github.com/gorun/gorun/worker/rails"
 	"github.com/gorun/gorun/worker/shm"
@@ -20,6 +21,9 @@ import (
 type memory struct {
 	once sync.Once
 	node *shm.Node // nil: there is none
+	// messages has the messages between this rank and the others of its node; nil: they go
+	// over TCP. Comm sets it.
+	messages *shm.Messages
 }
 
 // shared returns this rank's view of the memory that its node shares, nil if there is
@@ -36,13 +40,27 @@ func (w *World) shared() *shm.Node {
 	return w.memory.node
 }
 
+// openMessages tells the ranks of this node that this rank takes messages in memory, if it
+// shares some.
+func (w *World) openMessages() {
+	node := w.shared()
+	if node == nil || w.memory.messages != nil {
+		return
+	}
+	if m := node.NewMessages(); m != nil {
+		m.Open()
+		w.memory.messages = m
+	}
+}
+
 // Alloc returns n zeros in memory that the ranks of this node share. An all-reduce of a
 // buffer that comes from Alloc on every rank copies nothing: each rank reduces its part
 // where the buffers are. Everything else about the slice is as usual, and it may be cut.
 // Where ranks share no memory it is a slice like any other.
 //
 // The memory is not garbage collected: it stays until Free, or until the process ends. A
-// rank has 256 MiB. The error says that they do not suffice.
+// rank has 256 MiB, less 256 KiB for each rank of its node. The error says that they do not
+// suffice.
 func Alloc[T Element](c *Comm, n int) ([]T, error) {
 	if c == nil {
 		return nil, errNoComm
@@ -85,21 +103,35 @@ func Free[T Element](c *Comm, buf []T) error {
 // messages only. Then the ranks tell each other which of them share a board, and all
 // choose the same way for collectives.
 type engine struct {
-	collective.Below // messages over TCP
+	collective.Below // collectives of messages, and the messages between two ranks
 	w                *World
 	mesh             *tcp.Mesh
+	routes           *route.Routes // of messages between two ranks
 
 	once   sync.Once
-	shares atomic.Bool // true: collectives go through memory, where the board shows them
-	node   atomic.Pointer[shm.Node]
+	shares atomic.Bool       // true: collectives go through memory, where the board shows them
+	node   *shm.Node         // nil: this rank shares no memory
 	chosen collective.Engine // by the first collective; afterwards it does not change
 	err    error
 }
 
 // newEngine returns the engine of all ranks of the world.
 func (w *World) newEngine(mesh *tcp.Mesh) collective.Engine {
-	messages := collective.NewMessages(mesh.World(), w.set.Rank, w.set.Size)
-	return &engine{Below: collective.Below{Engine: messages}, w: w, mesh: mesh}
+	routes := route.New(route.Config{
+		Mesh: mesh, Size: w.set.Size, Board: w.board, Node: w.shared(), Messages: w.memory.messages,
+		Connect: w.agent == nil,
+		Await: func(ctx context.Context, rank int) error {
+			_, err := w.directory().Lookup(ctx, rank)
+			return err
+		},
+	})
+	routes.Start()
+	messages := collective.NewMessages(routes.World(), w.set.Rank, w.set.Size)
+	e := &engine{Below: collective.Below{Engine: messages}, w: w, mesh: mesh, routes: routes, node: w.shared()}
+	if e.node != nil {
+		context.AfterFunc(mesh.Context(), func() { breakNode(e.node, mesh.Err()) })
+	}
+	return e
 }
 
 // Enter is described at collective.Positions.
@@ -137,8 +169,8 @@ func (e *engine) Split(ctx context.Context, comm uint64, ranks []int) (collectiv
 // Break is described at collective.Engine. It ends the calls in shared memory before it
 // returns, so that a Close that follows is not taken for a rank that ended in order.
 func (e *engine) Break(why error) {
-	if node := e.node.Load(); node != nil {
-		node.Break(why)
+	if e.node != nil {
+		e.node.Break(why)
 	}
 	e.Below.Break(why)
 }
@@ -161,18 +193,15 @@ func (e *engine) choose() {
 
 func (e *engine) make() (collective.Engine, error) {
 	var mine place
-	node := e.w.shared()
-	if node != nil {
-		e.node.Store(node)
+	if e.node != nil {
 		mine = place{hash(e.w.boardID()), uint64(e.w.set.LocalRank)}
-		context.AfterFunc(e.mesh.Context(), func() { breakNode(node, e.mesh.Err()) })
 	}
 	all := make([]uint64, e.w.set.Size*len(mine))
 	work := collective.AllGather(collective.Of(all), collective.Of(mine[:]))
 	if err := e.Engine.Do(context.Background(), &work); err != nil {
 		return nil, fmt.Errorf("cannot learn which ranks share memory: %w", err)
 	}
-	s := &site{node: node, rank: e.w.set.Rank}
+	s := &site{node: e.node, rank: e.w.set.Rank}
 	var world []int
 	for i := range e.w.set.Size {
 		world = append(world, i)

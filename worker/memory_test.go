@@ -300,3 +300,68 @@ func TestFailureInSharedMemory(t *testing.T) {
 		}
 	}
 }
+
+// TestMessagesGoThroughMemory sends messages before the first collective, among ranks that
+// share a board, ranks that do not, and ranks that do not want to.
+func TestMessagesGoThroughMemory(t *testing.T) {
+	exchange := func(w *World, c *Comm, peer int) error {
+		for _, n := range []int{1, 200_000} {
+			out, in := make([]int32, n), make([]int32, n)
+			for i := range out {
+				out[i] = int32(w.Rank() + i)
+			}
+			if err := SendRecv(t.Context(), c, out, peer, in, peer); err != nil {
+				return err
+			}
+			for i, v := range in {
+				if v != int32(peer+i) {
+					return fmt.Errorf("element %d of rank %d is %d", i, peer, v)
+				}
+			}
+		}
+		return nil
+	}
+	type body = func(w *World, c *Comm) error
+	for name, tc := range map[string]struct {
+		run    func(body) []error
+		memory func(a, b int) bool
+	}{
+		"one node":    {func(f body) []error { return node(t, 3, -1, f) }, func(int, int) bool { return true }},
+		"two nodes":   {func(f body) []error { return nodes(t, []int{2, 2}, f) }, func(a, b int) bool { return a/2 == b/2 }},
+		"one without": {func(f body) []error { return node(t, 3, 1, f) }, func(a, b int) bool { return a != 1 && b != 1 }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			errs := tc.run(func(w *World, c *Comm) error {
+				for peer := range w.Size() {
+					if peer == w.Rank() {
+						continue
+					}
+					if err := exchange(w, c, peer); err != nil {
+						return err
+					}
+					got := w.links.engine.(*engine).routes.InMemory(peer)
+					if got != tc.memory(w.Rank(), peer) {
+						return fmt.Errorf("messages to rank %d go through memory: %v", peer, got)
+					}
+				}
+				sub, err := c.Split(t.Context(), w.Rank()%2, -w.Rank())
+				if err != nil || sub.Size() < 2 || sub.Rank() > 1 {
+					return err
+				}
+				got := []int64{-1}
+				if err := SendRecv(t.Context(), sub, []int64{int64(sub.Rank())}, 1-sub.Rank(), got, 1-sub.Rank()); err != nil {
+					return err
+				}
+				if got[0] != int64(1-sub.Rank()) {
+					return fmt.Errorf("in a part: %d", got[0])
+				}
+				return nil
+			})
+			for r, err := range errs {
+				if err != nil {
+					t.Errorf("rank %d: %v", r, err)
+				}
+			}
+		})
+	}
+}

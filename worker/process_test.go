@@ -32,7 +32,64 @@ const (
 	roleFails   = "fails"   // rank 2 reports a failure and closes
 	roleBound   = "bound"   // the rank prints the CPUs that it may use
 	roleCorrupt = "corrupt" // rank 2 writes junk over its page, then dies
+	roleInside  = "inside " // and a call: rank 2 dies in its 50th one, in which it waits for the others
 )
+
+// calls are what a rank of three does again and again.
+var calls = map[string]func(ctx context.Context, c *Comm, buf []float32) error{
+	"all-reduce":      func(ctx context.Context, c *Comm, buf []float32) error { return AllReduce(ctx, c, buf[:3], Sum) },
+	"long all-reduce": func(ctx context.Context, c *Comm, buf []float32) error { return AllReduce(ctx, c, buf, Sum) },
+	"broadcast":       func(ctx context.Context, c *Comm, buf []float32) error { return Broadcast(ctx, c, buf, 0) },
+	"barrier":         func(ctx context.Context, c *Comm, _ []float32) error { return Barrier(ctx, c) },
+	"reduce": func(ctx context.Context, c *Comm, buf []float32) error {
+		return Reduce(ctx, c, buf[:len(buf)/2], buf[len(buf)/2:], Max, 2)
+	},
+	"reduce-scatter": func(ctx context.Context, c *Comm, buf []float32) error {
+		return ReduceScatter(ctx, c, buf[:len(buf)/4], buf[len(buf)/4:], Sum)
+	},
+	"all-gather": func(ctx context.Context, c *Comm, buf []float32) error {
+		return AllGather(ctx, c, buf[len(buf)/4:], buf[:len(buf)/4])
+	},
+	"all-to-all": func(ctx context.Context, c *Comm, buf []float32) error {
+		third := len(buf) / 6 * 3
+		return AllToAll(ctx, c, buf[:third], buf[third:2*third])
+	},
+	"gather": func(ctx context.Context, c *Comm, buf []float32) error {
+		return Gather(ctx, c, buf[len(buf)/4:], buf[:len(buf)/4], 2)
+	},
+	"scatter": func(ctx context.Context, c *Comm, buf []float32) error {
+		return Scatter(ctx, c, buf[:len(buf)/4], buf[len(buf)/4:], 0)
+	},
+	"split": func(ctx context.Context, c *Comm, _ []float32) error {
+		_, err := c.Split(ctx, 0, c.Rank())
+		return err
+	},
+	"send": func(ctx context.Context, c *Comm, buf []float32) error {
+		return fan(ctx, c, buf, Send[float32], Recv[float32])
+	},
+	"receive": func(ctx context.Context, c *Comm, buf []float32) error {
+		return fan(ctx, c, buf[:9], Recv[float32], Send[float32])
+	},
+	"long receive": func(ctx context.Context, c *Comm, buf []float32) error {
+		return fan(ctx, c, buf, Recv[float32], Send[float32])
+	},
+}
+
+// fan lets rank 2 exchange messages with the others.
+func fan(ctx context.Context, c *Comm, buf []float32, mine, theirs func(context.Context, *Comm, []float32, int, ...int) error) error {
+	if c.Rank() < 2 {
+		if err := theirs(ctx, c, buf, 2); err != nil {
+			return err
+		}
+		return Barrier(ctx, c) // a short send has no need of rank 2
+	}
+	for peer := range 2 {
+		if err := mine(ctx, c, buf, peer); err != nil {
+			return err
+		}
+	}
+	return Barrier(ctx, c)
+}
 
 func TestMain(m *testing.M) {
 	if role := os.Getenv(envRole); role != "" {
@@ -62,6 +119,9 @@ func playRank(role string) error {
 	if err != nil {
 		return err
 	}
+	if call, ok := strings.CutPrefix(role, roleInside); ok {
+		return dieInside(ctx, c, calls[call])
+	}
 	buf := make([]float32, 3)
 	for i := 0; ; i++ {
 		if i == 200 && w.Rank() == 2 && role == roleFails {
@@ -77,6 +137,21 @@ func playRank(role string) error {
 			defer cancel()
 		}
 		if err := AllReduce(call, c, buf, Sum); err != nil {
+			return err
+		}
+	}
+}
+
+// dieInside makes the same call again and again. Rank 2 is killed while it waits in it.
+func dieInside(ctx context.Context, c *Comm, call func(context.Context, *Comm, []float32) error) error {
+	buf := make([]float32, 120_000)
+	for i := 0; ; i++ {
+		if i == 50 && c.Rank() == 2 {
+			time.AfterFunc(30*time.Millisecond, func() { _ = syscall.Kill(os.Getpid(), syscall.SIGKILL) })
+		} else if i == 50 {
+			time.Sleep(60 * time.Millisecond) // sleep: rank 2 shall be killed before this rank comes
+		}
+		if err := call(ctx, c, buf); err != nil {
 			return err
 		}
 	}
@@ -198,6 +273,36 @@ func TestAbortAfterARankDies(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestDeathInsideEachCall kills one of three processes inside each kind of call. The others
+// end with the agent's abort; without an agent a connection tells them.
+func TestDeathInsideEachCall(t *testing.T) {
+	for call := range calls {
+		for _, agent := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s, agent %v", call, agent), func(t *testing.T) {
+				path, want := "", "rank 2 is gone"
+				var s *socket.Server
+				if agent {
+					s = openAgent(t)
+					path, want = s.Path(), "gorun: aborted: "
+				}
+				ranks := startProcesses(t, roleInside+call, path)
+				var exit *exec.ExitError
+				if err := ranks[2].cmd.Wait(); !errors.As(err, &exit) || exit.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
+					t.Fatalf("rank 2 ended with %v", err)
+				}
+				if agent {
+					s.Abort(rendezvous.Cause{Kind: rendezvous.KindSignal, Host: "n1", Rank: 2, Signal: syscall.SIGKILL})
+				}
+				for _, rank := range []int{0, 1} {
+					if ranks[rank].out.Scan(); !strings.Contains(ranks[rank].out.Text(), want) {
+						t.Errorf("rank %d says %q", rank, ranks[rank].out.Text())
+					}
+				}
+			})
+		}
 	}
 }
 

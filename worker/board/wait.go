@@ -19,6 +19,8 @@ const (
 	// nap bounds a sleep, so that the end of a context is seen and a lost wake-up does
 	// no harm.
 	nap = 10 * time.Millisecond
+	// longNap is that of a lazy waiter, which has no context to look at.
+	longNap = time.Second
 	// longSpin is the number of pauses of a rank that has CPUs of its own: tens of
 	// microseconds.
 	longSpin = 2000
@@ -61,6 +63,15 @@ func (w *Word) Publish(v uint32) {
 	}
 }
 
+// Advance adds 1 to a counter that several processes advance, and wakes the ranks that
+// sleep for it.
+func (w *Word) Advance() {
+	w.value.Add(1)
+	if w.sleepers.Load() != 0 {
+		wake(&w.value)
+	}
+}
+
 // reached reports whether the counter has come to v. It counts modulo 2^32.
 func (w *Word) reached(v uint32) bool { return int32(w.value.Load()-v) >= 0 }
 
@@ -70,6 +81,7 @@ type Waiter struct {
 	page  *page
 	stop  *Word
 	line  *Line
+	lazy  bool // true: it sleeps at once
 	spin  spinner
 }
 
@@ -82,11 +94,20 @@ func (b *Board) Waiter(local int, stop *Word, line *Line) *Waiter {
 	return w
 }
 
+// LazyWaiter returns a waiter for what seldom happens: it costs no CPU, and sees the end
+// of a context late.
+func (b *Board) LazyWaiter(local int, stop *Word) *Waiter {
+	return &Waiter{board: b, page: b.page(local), stop: stop, lazy: true}
+}
+
 // Await returns nil when the word has come to v. The error is ErrAborted, ErrStopped or
 // the cause of ctx. It allocates nothing.
 func (w *Waiter) Await(ctx context.Context, word *Word, v uint32) error {
 	if word.reached(v) {
 		return nil
+	}
+	if w.lazy {
+		return w.sleep(ctx, word, v)
 	}
 	limit := w.spin.limit()
 	for i := range limit {
@@ -96,7 +117,7 @@ func (w *Waiter) Await(ctx context.Context, word *Word, v uint32) error {
 			return nil
 		}
 		if i%abortCheck == abortCheck-1 {
-			if err := w.ended(); err != nil {
+			if err := w.Err(); err != nil {
 				return err
 			}
 		}
@@ -107,7 +128,7 @@ func (w *Waiter) Await(ctx context.Context, word *Word, v uint32) error {
 		if word.reached(v) {
 			return nil
 		}
-		if err := w.ended(); err != nil {
+		if err := w.Err(); err != nil {
 			return err
 		}
 	}
@@ -115,7 +136,10 @@ func (w *Waiter) Await(ctx context.Context, word *Word, v uint32) error {
 }
 
 func (w *Waiter) sleep(ctx context.Context, word *Word, v uint32) error {
-	marked := false
+	marked, limit := false, nap
+	if w.lazy {
+		limit = longNap
+	}
 	for {
 		seen := word.value.Load()
 		if int32(seen-v) >= 0 {
@@ -127,9 +151,9 @@ func (w *Waiter) sleep(ctx context.Context, word *Word, v uint32) error {
 		}
 		slot := w.announceSleep(word)
 		word.sleepers.Add(1)
-		err := w.ended() // after the announcement: who sets the abort word reads it afterwards
+		err := w.Err() // after the announcement: who sets the abort word reads it afterwards
 		if err == nil {
-			wait(&word.value, seen, nap)
+			wait(&word.value, seen, limit)
 		}
 		word.sleepers.Add(^uint32(0))
 		if slot != nil {
@@ -147,7 +171,8 @@ func (w *Waiter) sleep(ctx context.Context, word *Word, v uint32) error {
 	}
 }
 
-func (w *Waiter) ended() error {
+// Err returns ErrAborted or ErrStopped if every wait ends now, else nil.
+func (w *Waiter) Err() error {
 	if w.board.Aborted() {
 		return ErrAborted
 	}

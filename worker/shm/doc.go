@@ -1,9 +1,11 @@
-// Package shm carries out the collectives of ranks that share a node's board, without a
-// message: each rank reads the others' operands in the memory of the board.
+// Package shm carries out the calls of ranks that share a node's board in its memory: the
+// collectives of an Engine, in which each rank reads the others' operands where they lie,
+// and the Messages between two ranks, which go through rings.
 //
 // Every rank owns one part of that memory, its arena. An arena has a directory of blocks,
-// one for each communicator of the rank; the rest is blocks and memory for Alloc. A block
-// has
+// one for each communicator of the rank, and ends with an inbox and with rings, one for each
+// rank that may get messages of this one; between them are blocks and memory for Alloc. A
+// ring that nobody uses costs nothing. A block has
 //
 //	lines    two, used in turn: the number of the rank's call, its signature, and up to
 //	         40 bytes of what the rank gives
@@ -29,5 +31,6 @@
 // Each element is reduced in one place in the order of ranks, or everywhere from the same
 // operands in that order, so that all ranks have the same bits. No wait outlives an abort
 // of the round, nor the failure of any rank's call: both end all waits at once. Offsets
-// that another rank wrote are checked before use.
+// and lengths that another rank wrote are checked before use. A rank never leaves a message
+// in a ring while it looks there, so that none has to wait for the receiver of another.
 package shm

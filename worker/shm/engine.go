@@ -115,10 +115,20 @@ func (e *Engine) fail(err error) error {
 	case errors.Is(err, board.ErrAborted): // every rank has that already
 		return err
 	case errors.Is(err, board.ErrStopped):
-		err = e.node.stopped(e.members)
+		err = e.node.stopped(e.world)
 	}
 	e.Break(err)
 	return err
+}
+
+// world returns the rank in the world of a local rank, -1 if it is no member.
+func (e *Engine) world(local int) int {
+	for _, m := range e.members {
+		if m.Local == local {
+			return m.World
+		}
+	}
+	return -1
 }
 
 // Split returns the engine of a communicator of some of the ranks.

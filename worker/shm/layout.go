@@ -84,10 +84,34 @@ type entry struct {
 
 const noMemory = 1
 
+// inbox is where the other ranks tell a rank that there is something for it.
+type inbox struct {
+	state atomic.Uint32
+	_     [60]byte
+
+	polling atomic.Uint32 // 1: the rank looks at news by itself
+	_       [60]byte
+
+	news board.Word                         // counts what is new
+	from [board.MaxRanks / 64]atomic.Uint64 // the local ranks of which it is, as bits
+	_    [56]byte
+
+	calls board.Word // counts what is urgent for a rank that does not poll
+	_     [56]byte
+}
+
+// States of an inbox.
+const (
+	inboxNone   = 0 // the rank takes no messages in memory, or not yet
+	inboxOpen   = 1
+	inboxClosed = 2
+)
+
 // grain is what every piece of an arena is a multiple of.
 const grain = 4096
 
 const (
 	directorySize = (int(unsafe.Sizeof(directory{})) + grain - 1) / grain * grain
+	inboxSize     = (int(unsafe.Sizeof(inbox{})) + grain - 1) / grain * grain
 	blockSize     = (int(unsafe.Sizeof(block{})) + grain - 1) / grain * grain
 )

@@ -20,6 +20,7 @@ type Node struct {
 	board *board.Board
 	local int // this rank's number on the node
 	size  int // bytes of an arena
+	ring  int // bytes of a ring with its header; 0: there are no rings
 
 	failed atomic.Pointer[error] // why every call fails
 
@@ -41,11 +42,46 @@ func NewNode(b *board.Board, local int) (*Node, error) {
 	if local < 0 || local >= b.Ranks() {
 		return nil, fmt.Errorf("there is no local rank %d: the node has %d", local, b.Ranks())
 	}
-	return &Node{
-		board: b, local: local, size: size,
-		free: []span{{directorySize, size - directorySize}},
-		used: map[int]int{},
-	}, nil
+	n := &Node{board: b, local: local, size: size, ring: ringSize(size, b.Ranks()), used: map[int]int{}}
+	n.free = []span{{directorySize, n.inboxAt() - directorySize}}
+	return n, nil
+}
+
+// ringSize returns the size of each of a rank's rings, which take at most a quarter of an
+// arena; 0 if they would be too small.
+func ringSize(arena, ranks int) int {
+	size := min(ringMost, arena/4/ranks&^(grain-1))
+	if size < ringLeast {
+		return 0
+	}
+	return size
+}
+
+// inboxAt returns where the inbox of an arena is. Its rings follow, one for each rank that
+// may receive. Without rings it is the end of the arena.
+func (n *Node) inboxAt() int {
+	if n.ring == 0 {
+		return n.size
+	}
+	return n.size - n.board.Ranks()*n.ring - inboxSize
+}
+
+func (n *Node) inbox(local int) *inbox {
+	return (*inbox)(unsafe.Pointer(&n.arena(local)[n.inboxAt()]))
+}
+
+// ringOf returns the memory of the ring from one local rank to another.
+func (n *Node) ringOf(from, to int) []byte {
+	return n.arena(from)[n.inboxAt()+inboxSize+to*n.ring:][:n.ring:n.ring]
+}
+
+// rank returns the rank in the world of a local rank, or its own number if it has not
+// joined the board.
+func (n *Node) rank(local int) int {
+	if m := n.board.Member(local); m.Rank >= 0 {
+		return m.Rank
+	}
+	return local
 }
 
 // arena returns the memory of a local rank.
@@ -224,8 +260,9 @@ func (n *Node) Break(why error) {
 	}
 }
 
-// stopped returns why another rank broke the node, for a call of these members.
-func (n *Node) stopped(members []Member) error {
+// stopped returns why another rank broke the node. rank returns the rank in the world of a
+// local rank, -1 if it is unknown.
+func (n *Node) stopped(rank func(local int) int) error {
 	if err := n.err(); err != nil {
 		return err
 	}
@@ -236,9 +273,8 @@ func (n *Node) stopped(members []Member) error {
 	d := n.directory(local)
 	text := string(d.reason[:min(d.reasonSize, maxReason)])
 	reason := errors.New("gave up: " + strings.ToValidUTF8(text, "?"))
-	i := slices.IndexFunc(members, func(m Member) bool { return m.Local == local })
-	if i < 0 {
-		return fmt.Errorf("local rank %d of this node %w", local, reason)
+	if r := rank(local); r >= 0 {
+		return &collective.PeerError{Rank: r, Err: reason}
 	}
-	return &collective.PeerError{Rank: members[i].World, Err: reason}
+	return fmt.Errorf("local rank %d of this node %w", local, reason)
 }

@@ -142,9 +142,12 @@ func (c *Comm) Wait(ctx context.Context, m *collective.Message) error {
 // Break is described at collective.Transport. It breaks all communicators of the mesh.
 func (c *Comm) Break(why error) { c.m.Break(why) }
 
+// IsWorld reports whether this is the transport of all ranks.
+func (c *Comm) IsWorld() bool { return c.id == 0 }
+
 // Close is described at collective.Transport. Only the world's transport closes the mesh.
 func (c *Comm) Close() error {
-	if c.id != 0 {
+	if !c.IsWorld() {
 		return nil
 	}
 	return c.m.Close()

@@ -90,6 +90,14 @@ func (m *Mesh) failure(err error) error {
 	return context.Cause(m.life)
 }
 
+// Connect makes the connection for messages to a rank, so that this rank sees when the
+// other one is gone. It does not wait.
+func (m *Mesh) Connect(rank int) {
+	m.wg.Go(func() {
+		_, _ = m.lane(m.life, laneID{rank: rank}) // a rank that cannot be reached shows when it is needed
+	})
+}
+
 // Err returns why the mesh is broken or closed, or nil.
 func (m *Mesh) Err() error { return context.Cause(m.life) }
 
