@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -294,6 +295,60 @@ func TestOneRankThatLeavesEndsTheOthersCalls(t *testing.T) {
 		}
 		if r < 3 && !strings.Contains(err.Error(), "rank 3 has closed its communicator") {
 			t.Errorf("rank %d does not name rank 3: %v", r, err)
+		}
+	}
+}
+
+// TestRequestsOfUnequalParts starts calls that gather and scatter, all before the first
+// has ended, and checks what each rank has after WaitAll. A program may use its counts
+// again at once.
+func TestRequestsOfUnequalParts(t *testing.T) {
+	const size = 3
+	for r, err := range ranks(t, size, func(w *World, c *Comm) error {
+		rank := c.Rank()
+		// Rank i has i+1 elements of the value i, and i+1 elements 10*i+j for rank j.
+		counts, all := []int{1, 2, 3}, make([]int32, 6)
+		mine := slices.Repeat([]int32{int32(rank)}, rank+1)
+		gathered, scattered := make([]int32, size), make([]int32, 2)
+		var parts []int32
+		for i := range int32(size) {
+			parts = append(parts, 10*i, 10*i+1)
+		}
+		var out []int32
+		for to := range int32(size) {
+			out = append(out, slices.Repeat([]int32{10*int32(rank) + to}, rank+1)...)
+		}
+		send, receive, in := slices.Repeat([]int{rank + 1}, size), []int{1, 2, 3}, make([]int32, 6)
+		requests := []*Request{
+			IAllGatherV(c, all, counts, mine),
+			IGather(c, gathered, mine[:1], 1),
+			IScatter(c, scattered, parts, 2),
+			IAllToAllV(c, in, receive, out, send),
+		}
+		for _, n := range [][]int{counts, send, receive} {
+			clear(n)
+		}
+		if err := WaitAll(t.Context(), requests...); err != nil {
+			return err
+		}
+		if rank != 1 {
+			copy(gathered, []int32{0, 1, 2}) // only root has the result
+		}
+		r := int32(rank)
+		for _, got := range []struct{ got, want []int32 }{
+			{all, []int32{0, 1, 1, 2, 2, 2}},
+			{gathered, []int32{0, 1, 2}},
+			{scattered, []int32{10 * r, 10*r + 1}},
+			{in, []int32{r, 10 + r, 10 + r, 20 + r, 20 + r, 20 + r}},
+		} {
+			if !slices.Equal(got.got, got.want) {
+				return fmt.Errorf("got %v, want %v", got.got, got.want)
+			}
+		}
+		return nil
+	}) {
+		if err != nil {
+			t.Errorf("rank %d: %v", r, err)
 		}
 	}
 }

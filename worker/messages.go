@@ -160,9 +160,29 @@ func IReduceScatter[T Element](c *Comm, dst, src []T, op Op) *Request {
 	return c.async(collective.ReduceScatter(collective.Of(dst), collective.Of(src), op))
 }
 
+// IAllGatherV is AllGatherV that does not wait.
+func IAllGatherV[T Element](c *Comm, dst []T, counts []int, src []T) *Request {
+	return c.async(collective.AllGatherV(collective.Of(dst), counts, collective.Of(src)))
+}
+
+// IGather is Gather that does not wait.
+func IGather[T Element](c *Comm, dst, src []T, root int) *Request {
+	return c.async(collective.Gather(collective.Of(dst), collective.Of(src), root))
+}
+
+// IScatter is Scatter that does not wait.
+func IScatter[T Element](c *Comm, dst, src []T, root int) *Request {
+	return c.async(collective.Scatter(collective.Of(dst), collective.Of(src), root))
+}
+
 // IAllToAll is AllToAll that does not wait.
 func IAllToAll[T Element](c *Comm, dst, src []T) *Request {
 	return c.async(collective.AllToAll(collective.Of(dst), collective.Of(src), c.size()))
+}
+
+// IAllToAllV is AllToAllV that does not wait.
+func IAllToAllV[T Element](c *Comm, dst []T, recvCounts []int, src []T, sendCounts []int) *Request {
+	return c.async(collective.AllToAllV(collective.Of(dst), recvCounts, collective.Of(src), sendCounts))
 }
 
 // IBarrier is Barrier that does not wait.

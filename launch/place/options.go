@@ -68,8 +68,8 @@ func (o Options) Check() error {
 		return fmt.Errorf("cannot use --gpus-per-worker %d: a worker owns from 1 to %d GPUs", o.PerWorker, maxGPUs)
 	case o.Virtual && (o.Mode != "" || o.PerWorker > 1 || o.Map != nil || o.Oversubscribe):
 		return fmt.Errorf("--virtual-local-rank decides what each worker sees, as torchrun does: leave out --pin, --map, --gpus-per-worker and --oversubscribe-gpus, or use --pin=exclusive instead of it")
-	case o.Mode == None && (o.PerWorker > 1 || o.Map != nil):
-		return fmt.Errorf("--pin=none leaves the GPUs as they are: leave out --map and --gpus-per-worker, or --pin=none")
+	case o.Mode == None && (o.PerWorker > 1 || o.Map != nil || o.ByUUID):
+		return fmt.Errorf("--pin=none leaves the GPUs as they are: leave out --map, --gpus-per-worker and --pin-by=uuid, or --pin=none")
 	case o.Mode != Exclusive && hasRepeats(o.Map):
 		return fmt.Errorf("--map gives a GPU to two workers, and CUDA shows none at all when its list names one twice: use --pin=exclusive with --oversubscribe-gpus")
 	case hasRepeats(o.Map) && !o.Oversubscribe:

@@ -87,8 +87,8 @@ func (in *input) taskWorkers(found surroundings.Surroundings) bool {
 		if n := in.fromUser("nproc_per_node"); n.given && n.text != strconv.Itoa(found.Task.Count) {
 			in.fail("cannot use %s %s: with %s=workers each of the %d tasks of this node is a worker", n.from, n.text, v.from, found.Task.Count)
 		}
-		for _, name := range []string{"pin", "map", "gpus_per_worker", "numa_binding", "virtual_local_rank", "oversubscribe_gpus"} {
-			if f := in.fromUser(name); f.given && f.text != "" && f.text != "0" && !(name == "pin" && f.text == "none") {
+		for _, name := range []string{"pin", "pin_by", "map", "gpus_per_worker", "numa_binding", "virtual_local_rank", "oversubscribe_gpus"} {
+			if f := in.fromUser(name); f.given && f.text != "" && f.text != "0" && !(name == "pin" && f.text == "none") && !(name == "pin_by" && f.text == "auto") {
 				in.fail("cannot use %s: with %s=workers Slurm binds each worker, by srun's --gpus-per-task, --gpu-bind and --cpu-bind", f.from, v.from)
 			}
 		}

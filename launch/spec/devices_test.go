@@ -64,6 +64,7 @@ func TestDevicesRefuses(t *testing.T) {
 		"gpu_release_timeout=-1":        "cannot use --gpu-release-timeout: -1 is negative",
 		"virtual_local_rank=1 pin=none": "--virtual-local-rank decides",
 		"pin=none map=gpu=0,1":          "--pin=none leaves the GPUs as they are",
+		"pin=none pin_by=uuid":          "leave out --map, --gpus-per-worker and --pin-by=uuid, or --pin=none",
 	} {
 		given := map[string]string{}
 		for f := range strings.FieldsSeq(flags) {

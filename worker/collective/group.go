@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 )
 
@@ -135,6 +136,7 @@ func (g *Group) Start(w Work) *Request {
 	}
 	ticket := g.issue()
 	g.mu.Unlock()
+	w.SendCounts, w.RecvCounts = slices.Clone(w.SendCounts), slices.Clone(w.RecvCounts) // as they were checked
 	r.call.Seq, r.call.Comm = ticket, g.comm
 	g.wg.Go(func() {
 		ctx := context.Background() // Request.Wait has the caller's
