@@ -71,36 +71,49 @@ var errNoComm = errors.New("gorun: the communicator is nil: this rank is not a m
 // and for the first rank of this node only if the launcher gives no board. After a
 // failure the error says why the communicator is broken; the next round has a new one.
 func (w *World) Comm(ctx context.Context) (*Comm, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.ctx.Err() != nil {
-		return nil, context.Cause(w.ctx)
+	ctx, leave, err := w.gate.enter(ctx)
+	if err != nil {
+		return nil, err
 	}
-	if w.links.comm != nil {
-		if err := w.links.broken(); err != nil {
+	defer leave()
+	w.mu.Lock()
+	links := w.links
+	w.mu.Unlock()
+	if links.comm != nil {
+		if err := links.broken(); err != nil {
 			return nil, fmt.Errorf("gorun: the communicator is broken until the next round: %w", err)
 		}
-		return w.links.comm, nil
+		return links.comm, nil
 	}
+	links, err = w.connect(ctx)
+	if err != nil {
+		if w.gate.open.Err() != nil {
+			return nil, context.Cause(w.gate.open)
+		}
+		return nil, fmt.Errorf("gorun: rank %d cannot %w", w.set.Rank, err)
+	}
+	w.mu.Lock()
+	w.links = links
+	w.mu.Unlock()
+	return links.comm, nil
+}
+
+// connect makes links to all ranks of the world.
+func (w *World) connect(ctx context.Context) (links, error) {
 	if w.set.Size == 1 {
-		w.links.comm = &Comm{w: w, g: collective.New(nil, 0, 1, collective.Options{})}
-		return w.links.comm, nil
+		return links{comm: &Comm{w: w, g: collective.New(nil, 0, 1, collective.Options{})}}, nil
 	}
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer context.AfterFunc(w.ctx, func() { cancel(context.Cause(w.ctx)) })()
 	mesh, err := w.mesh(ctx)
 	if err != nil {
-		if w.ctx.Err() != nil {
-			return nil, context.Cause(w.ctx)
-		}
-		return nil, fmt.Errorf("gorun: rank %d cannot join the others: %w", w.set.Rank, err)
+		return links{}, fmt.Errorf("join the others: %w", err)
 	}
-	w.links.mesh = mesh
-	w.links.engine = w.newEngine(mesh)
-	w.links.comm = &Comm{w: w, g: collective.New(w.links.engine, w.set.Rank, w.set.Size, collective.Options{Positions: w.positions})}
-	w.links.unwatch = context.AfterFunc(w.ctx, func() { mesh.Break(context.Cause(w.ctx)) })
-	return w.links.comm, nil
+	engine := w.newEngine(mesh)
+	return links{
+		mesh:    mesh,
+		engine:  engine,
+		comm:    &Comm{w: w, g: collective.New(engine, w.set.Rank, w.set.Size, collective.Options{Positions: w.positions})},
+		unwatch: context.AfterFunc(w.ctx, func() { mesh.Break(context.Cause(w.ctx)) }),
+	}, nil
 }
 
 // links is what connects a world to its other ranks.
@@ -228,8 +241,8 @@ func noCancel() {}
 
 // outcome returns the error of a call. If there is an abort, that is the error, because
 // the abort has the cause and err is its consequence. If a peer is gone without a
-// bye and there is an agent, an abort is on its way, and outcome waits for it for at most
-// causeTime.
+// bye and there is an agent, an abort is on its way: outcome waits for the agent's frame,
+// which ends the world's context, but no longer than causeTime.
 func (c *Comm) outcome(err error) error {
 	if err == nil {
 		return nil
@@ -272,6 +285,6 @@ func (c *Comm) placed(err error) error {
 	return err
 }
 
-// causeTime is how long a call that failed because of a peer waits for the agent's
-// abort, which has the cause.
+// causeTime bounds how long a call that failed because of a peer waits for the agent's
+// abort, which has the cause. It passes only if the agent sees no failure.
 const causeTime = 50 * time.Millisecond

@@ -18,20 +18,38 @@ type Store struct {
 
 // Store connects to the job's store. The connection lasts until World.Close.
 func (w *World) Store(ctx context.Context) (*Store, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.ctx.Err() != nil {
-		return nil, context.Cause(w.ctx)
+	ctx, leave, err := w.gate.enter(ctx)
+	if err != nil {
+		return nil, err
 	}
-	if w.store != nil {
-		return w.store, nil
+	defer leave()
+	if s := w.jobStore().store; s != nil {
+		return s, nil
 	}
 	c, err := w.dialStore(ctx)
 	if err != nil {
+		if w.gate.open.Err() != nil {
+			return nil, context.Cause(w.gate.open)
+		}
 		return nil, fmt.Errorf("gorun: %w", err)
 	}
-	w.store = &Store{w: w, c: c, prefix: w.prefix() + "job/"}
-	return w.store, nil
+	s := &Store{w: w, c: c, prefix: w.prefix() + "job/"}
+	w.mu.Lock()
+	w.kv.store = s
+	w.mu.Unlock()
+	return s, nil
+}
+
+// kv is a world's part of the job's store.
+type kv struct {
+	store  *Store        // the connection; nil: there is none
+	server *store.Server // the store itself, if this process serves it
+}
+
+func (w *World) jobStore() kv {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.kv
 }
 
 // prefix begins the store's keys of this round. A store may outlive a round, so keys of

@@ -24,7 +24,7 @@ const (
 
 // dialStore connects to the job's store. Where the launcher serves none, as torchrun's
 // c10d of torch 1.13 and mpirun, rank 0 serves it and the others wait for it; in a world
-// of one the store is this process's own. The lock is held.
+// of one the store is this process's own. The caller has passed the gate.
 func (w *World) dialStore(ctx context.Context) (*store.Client, error) {
 	if w.set.Store == "" && w.set.Size == 1 {
 		if err := w.serveStore("127.0.0.1:0"); err != nil {
@@ -43,7 +43,7 @@ func (w *World) dialStore(ctx context.Context) (*store.Client, error) {
 			return c, nil
 		case !w.set.OwnStore || !errors.Is(err, syscall.ECONNREFUSED):
 			return nil, fmt.Errorf("%w (gorun and torchrun serve it at MASTER_ADDR:MASTER_PORT)", err)
-		case w.set.Rank == 0 && w.server == nil:
+		case w.set.Rank == 0 && w.jobStore().server == nil:
 			if err := w.serveStore(listenAddress(w.set.Store)); err != nil && !errors.Is(err, syscall.EADDRINUSE) {
 				return nil, err
 			}
@@ -72,7 +72,9 @@ func (w *World) serveStore(addr string) error {
 	if err != nil {
 		return fmt.Errorf("cannot serve the job's store: %w", err)
 	}
-	w.server = store.Serve(ln)
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.kv.server = store.Serve(ln)
 	if w.set.Store == "" {
 		w.set.Store = ln.Addr().String()
 	}
@@ -81,11 +83,7 @@ func (w *World) serveStore(addr string) error {
 
 // leaveStore tells a rank 0 that serves the store that this rank needs it no more. Rank 0
 // waits for the others and ends the store.
-func (w *World) leaveStore(broken bool) {
-	w.mu.Lock()
-	server := w.server
-	w.server = nil
-	w.mu.Unlock()
+func (w *World) leaveStore(broken bool, server *store.Server) {
 	if w.set.OwnStore && w.set.Size > 1 && !broken {
 		ctx, cancel := context.WithTimeout(context.Background(), leaveTime)
 		defer cancel()

@@ -11,7 +11,6 @@ import (
 	"github.com/gorun/gorun/worker/board"
 	"github.com/gorun/gorun/worker/contract"
 	"github.com/gorun/gorun/worker/internal/caller"
-	"github.com/gorun/gorun/worker/store"
 )
 
 // World is this process's place among the ranks of its job.
@@ -28,10 +27,10 @@ type World struct {
 
 	memory memory
 
-	mu       sync.Mutex
+	gate     gate       // of those who connect
+	mu       sync.Mutex // held for a moment
 	links    links
-	store    *Store
-	server   *store.Server // the job's store, if this process serves it
+	kv       kv
 	stepSent time.Time
 }
 
@@ -74,6 +73,7 @@ func Start(ctx context.Context, s Settings, opts ...Option) (*World, error) {
 		o(&w.opts)
 	}
 	w.ctx, w.end = context.WithCancelCause(ctx)
+	w.gate = newGate(w.ctx)
 	if s.Socket == "" {
 		return w, nil
 	}
@@ -168,18 +168,18 @@ func (w *World) Step(n int) {
 }
 
 // Close leaves the world. It closes the communicator, sends a bye to the agent and waits
-// for every goroutine that Start started. It may be called more than once.
+// for every goroutine that Start started. A call of Comm or Store that waits returns
+// ErrClosed. Close may be called more than once.
 func (w *World) Close() error {
+	w.gate.shut(ErrClosed)
 	w.mu.Lock()
-	links, kv := w.links, w.store
-	w.links.comm, w.store = nil, nil
+	links, kv := w.links, w.kv
+	w.links.comm, w.kv.store, w.kv.server = nil, nil, nil
 	w.mu.Unlock()
 	broken := links.broken() != nil || w.ctx.Err() != nil
 	err := links.close()
-	if links.comm != nil || kv != nil {
-		w.leaveStore(broken)
-	}
-	kv.close()
+	w.leaveStore(broken || links.comm == nil && kv.store == nil, kv.server)
+	kv.store.close()
 	w.end(ErrClosed)
 	if w.agent != nil {
 		// An error does not matter: a lost agent needs no bye.
