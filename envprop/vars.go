@@ -14,6 +14,7 @@ type Vars struct {
 	ErrorFile    string // "" when no error file is kept
 	WorkerSocket string // "" leaves the variable out
 	NodeAddr     string // "" leaves the variable out
+	Ports        string // "A-B", for the ports that workers open; "" leaves the variable out
 	TimerFile    string // pipe for torch's file timers; "" leaves the variable out
 	Step         string // of the scheduler, in which the agent runs; "" leaves the variable out
 	// Task is the environment of the scheduler's task in which the worker runs; nil: the
@@ -90,6 +91,7 @@ func (v Vars) list() []computed {
 		optional(contract.EnvSocket, v.WorkerSocket),
 		optional(contract.EnvDevice, v.Device),
 		optional(contract.EnvAddr, v.NodeAddr),
+		optional(contract.EnvPorts, v.Ports),
 		optional(contract.EnvStep, v.Step),
 		optional(contract.EnvStore, v.AgentStore),
 		optional(contract.EnvToken, v.WorldToken),

@@ -21,7 +21,7 @@ func vars() Vars {
 			MasterAddr: "127.0.0.9", MasterPort: 29511, WorldToken: "t",
 		},
 		Devices:   Devices{Device: "GPU-1"},
-		ErrorFile: "/tmp/e.json", WorkerSocket: "/run/w.sock", NodeAddr: "127.0.0.8",
+		ErrorFile: "/tmp/e.json", WorkerSocket: "/run/w.sock", NodeAddr: "127.0.0.8", Ports: "20000-20100",
 	}
 }
 
@@ -48,7 +48,7 @@ func TestWorkerSetsEverything(t *testing.T) {
 		"TORCHELASTIC_USE_AGENT_STORE": "True", "TORCHELASTIC_ERROR_FILE": "/tmp/e.json",
 		"TORCH_NCCL_ASYNC_ERROR_HANDLING": "1", "OMP_NUM_THREADS": "1",
 		contract.EnvSocket: "/run/w.sock", contract.EnvRunID: "job", contract.EnvRound: "12",
-		contract.EnvDevice: "GPU-1", contract.EnvAddr: "127.0.0.8", contract.EnvToken: "t",
+		contract.EnvDevice: "GPU-1", contract.EnvAddr: "127.0.0.8", contract.EnvPorts: "20000-20100", contract.EnvToken: "t",
 		"SENTINEL": "1",
 	}
 	for name, value := range want {
@@ -91,7 +91,7 @@ func TestWorkerInherits(t *testing.T) {
 	one := vars()
 	one.LocalWorldSize = 1
 	bare := vars()
-	bare.WorkerSocket, bare.Device, bare.NodeAddr, bare.WorldToken, bare.ErrorFile = "", "", "", "", ""
+	bare.WorkerSocket, bare.Device, bare.NodeAddr, bare.Ports, bare.WorldToken, bare.ErrorFile = "", "", "", "", "", ""
 	tests := []struct {
 		name   string
 		base   []string
@@ -126,7 +126,7 @@ func TestWorkerInherits(t *testing.T) {
 			[]string{"GORUN_WORKER_SOCKET=/outer", "GORUN_DEVICE=x", "GORUN_NODE_ADDR=y", "GORUN_WORLD_TOKEN=z"},
 			bare,
 			[]string{"TORCHELASTIC_ERROR_FILE="},
-			[]string{contract.EnvSocket, contract.EnvDevice, contract.EnvAddr, contract.EnvToken},
+			[]string{contract.EnvSocket, contract.EnvDevice, contract.EnvAddr, contract.EnvPorts, contract.EnvToken},
 		},
 		{
 			"internals and the secret go",

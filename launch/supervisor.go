@@ -74,8 +74,8 @@ func (s *supervisor) plan(c rendezvous.Start, prog program.Program, env envprop.
 	step := surroundings.Step(func(name string) (string, bool) { return environ.Lookup(s.opts.Env, name) })
 	p := &workers.Plan{
 		World: c.World, Group: c.Index, Program: prog, Base: env, Places: s.placement.Plan(),
-		Folder: folder, Dir: s.opts.Dir, Step: step, Socket: s.socket.Path(), Stdin: s.opts.Stdin, Err: err,
-		Master: s.store.Master(), Timers: s.timerFile(),
+		Folder: folder, Dir: s.opts.Dir, Step: step, Stdin: s.opts.Stdin, Err: err,
+		Contact: workers.Contact{Socket: s.socket.Path(), Timers: s.timerFile(), Master: s.store.Master(), Ports: s.opts.Spec.Network.Ports.String()},
 	}
 	if s.tasks != nil {
 		_, set := environ.Lookup(s.opts.Env, "OMP_NUM_THREADS")

@@ -71,7 +71,7 @@ var errNoComm = errors.New("gorun: the communicator is nil: this rank is not a m
 // and for the first rank of this node only if the launcher gives no board. After a
 // failure the error says why the communicator is broken; the next round has a new one.
 func (w *World) Comm(ctx context.Context) (*Comm, error) {
-	ctx, leave, err := w.gate.enter(ctx)
+	ctx, leave, err := w.enter(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -87,8 +87,8 @@ func (w *World) Comm(ctx context.Context) (*Comm, error) {
 	}
 	links, err = w.connect(ctx)
 	if err != nil {
-		if w.gate.open.Err() != nil {
-			return nil, context.Cause(w.gate.open)
+		if why := w.gate.Err(); why != nil {
+			return nil, why
 		}
 		return nil, fmt.Errorf("gorun: rank %d cannot %w", w.set.Rank, err)
 	}
@@ -96,6 +96,16 @@ func (w *World) Comm(ctx context.Context) (*Comm, error) {
 	w.links = links
 	w.mu.Unlock()
 	return links.comm, nil
+}
+
+// enter waits until no other goroutine connects this rank to the others, which may take a
+// minute.
+func (w *World) enter(ctx context.Context) (inside context.Context, leave func(), err error) {
+	inside, leave, err = w.gate.Enter(ctx)
+	if err != nil && w.gate.Err() == nil {
+		err = fmt.Errorf("gorun: another goroutine still connects rank %d to the others: %w", w.set.Rank, err)
+	}
+	return inside, leave, err
 }
 
 // connect makes links to all ranks of the world.
@@ -162,14 +172,17 @@ func (w *World) mesh(ctx context.Context) (*tcp.Mesh, error) {
 	}
 	w.openMessages() // before others can find this rank
 	d := w.directory()
-	cfg := tcp.Config{Rank: w.set.Rank, Size: w.set.Size, Token: w.set.Token, Host: w.set.NodeAddr, Directory: d, Spin: w.board != nil && w.board.Spin()}
+	cfg := tcp.Config{
+		Rank: w.set.Rank, Size: w.set.Size, Token: w.set.Token, Listen: w.set.Listen,
+		Directory: d, Spin: w.board != nil && w.board.Spin(),
+	}
 	if cfg.Token == "" {
 		if cfg.Token, err = d.token(ctx, c, w.set.Rank); err != nil {
 			return nil, err
 		}
 	}
-	if cfg.Host == "" {
-		if cfg.Host, _, err = net.SplitHostPort(c.LocalAddr().String()); err != nil {
+	if cfg.Listen.Addr == "" {
+		if cfg.Listen.Addr, _, err = net.SplitHostPort(c.LocalAddr().String()); err != nil {
 			return nil, err
 		}
 	}
@@ -240,9 +253,10 @@ func (w *World) deadline(ctx context.Context) (context.Context, context.CancelFu
 func noCancel() {}
 
 // outcome returns the error of a call. If there is an abort, that is the error, because
-// the abort has the cause and err is its consequence. If a peer is gone without a
-// bye and there is an agent, an abort is on its way: outcome waits for the agent's frame,
-// which ends the world's context, but no longer than causeTime.
+// the abort has the cause and err is its consequence. If a peer is gone and there is
+// an agent, an abort is probably on its way, also after a bye, since a program that fails may
+// close first: outcome waits for the agent's frame, which ends the world's context, but no
+// longer than causeTime.
 func (c *Comm) outcome(err error) error {
 	if err == nil {
 		return nil
@@ -253,7 +267,7 @@ func (c *Comm) outcome(err error) error {
 	if abort := c.w.boardAbort(); abort != nil {
 		return abort
 	}
-	if peer, ok := errors.AsType[*PeerError](err); ok && !peer.Closed && c.w.agent != nil {
+	if _, gone := errors.AsType[*PeerError](err); gone && c.w.agent != nil {
 		select {
 		case <-c.w.ctx.Done():
 		case <-time.After(causeTime):

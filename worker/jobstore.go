@@ -18,7 +18,7 @@ type Store struct {
 
 // Store connects to the job's store. The connection lasts until World.Close.
 func (w *World) Store(ctx context.Context) (*Store, error) {
-	ctx, leave, err := w.gate.enter(ctx)
+	ctx, leave, err := w.enter(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -28,8 +28,8 @@ func (w *World) Store(ctx context.Context) (*Store, error) {
 	}
 	c, err := w.dialStore(ctx)
 	if err != nil {
-		if w.gate.open.Err() != nil {
-			return nil, context.Cause(w.gate.open)
+		if why := w.gate.Err(); why != nil {
+			return nil, why
 		}
 		return nil, fmt.Errorf("gorun: %w", err)
 	}

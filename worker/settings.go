@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/gorun/gorun/worker/contract"
+	"github.com/gorun/gorun/worker/tcp"
 )
 
 // Settings describes a worker's place in the world. The zero value with Size 1 is a
@@ -24,12 +25,15 @@ type Settings struct {
 
 	Store    string // host:port of the store: MASTER_ADDR, MASTER_PORT
 	OwnStore bool   // rank 0 serves the store if nobody does: there is no agent that could
-	NodeAddr string // GORUN_NODE_ADDR; empty: the address from which the store is reached
+	Listen   Listen
 	Socket   string // GORUN_WORKER_SOCKET; empty: no agent, so no aborts
 	Token    string // GORUN_WORLD_TOKEN; empty: rank 0 makes one
 	RunID    string // GORUN_RUN_ID
 	Device   string // GORUN_DEVICE
 }
+
+// Listen says where a rank listens for the others.
+type Listen = tcp.Listen
 
 // FromEnv reads Settings from environment variables; lookup is os.LookupEnv or a
 // stand-in. Without RANK and WORLD_SIZE the process is one of mpirun's, or a world of one.
@@ -37,11 +41,11 @@ func FromEnv(lookup func(string) (string, bool)) (Settings, error) {
 	get := func(name string) string { v, _ := lookup(name); return v }
 	s := Settings{
 		Size: 1, LocalSize: 1,
-		NodeAddr: get(contract.EnvAddr),
-		Socket:   get(contract.EnvSocket),
-		Token:    get(contract.EnvToken),
-		RunID:    get(contract.EnvRunID),
-		Device:   get(contract.EnvDevice),
+		Listen: Listen{Addr: get(contract.EnvAddr), Iface: get("GLOO_SOCKET_IFNAME"), Ports: get(contract.EnvPorts)},
+		Socket: get(contract.EnvSocket),
+		Token:  get(contract.EnvToken),
+		RunID:  get(contract.EnvRunID),
+		Device: get(contract.EnvDevice),
 	}
 	if get("RANK") == "" && get("WORLD_SIZE") == "" {
 		return fromMPI(get, s)
@@ -134,5 +138,5 @@ func (s Settings) check() error {
 	if s.Rank < 0 || s.Rank >= s.Size {
 		return fmt.Errorf("rank %d is not in a world of %d: RANK must be from 0 to WORLD_SIZE-1", s.Rank, s.Size)
 	}
-	return nil
+	return s.Listen.Check()
 }

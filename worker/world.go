@@ -11,6 +11,7 @@ import (
 	"github.com/gorun/gorun/worker/board"
 	"github.com/gorun/gorun/worker/contract"
 	"github.com/gorun/gorun/worker/internal/caller"
+	"github.com/gorun/gorun/worker/internal/gate"
 )
 
 // World is this process's place among the ranks of its job.
@@ -27,7 +28,7 @@ type World struct {
 
 	memory memory
 
-	gate     gate       // of those who connect
+	gate     *gate.Gate // of goroutines that connect
 	mu       sync.Mutex // held for a moment
 	links    links
 	kv       kv
@@ -73,7 +74,7 @@ func Start(ctx context.Context, s Settings, opts ...Option) (*World, error) {
 		o(&w.opts)
 	}
 	w.ctx, w.end = context.WithCancelCause(ctx)
-	w.gate = newGate(w.ctx)
+	w.gate = gate.New(w.ctx)
 	if s.Socket == "" {
 		return w, nil
 	}
@@ -171,7 +172,7 @@ func (w *World) Step(n int) {
 // for every goroutine that Start started. A call of Comm or Store that waits returns
 // ErrClosed. Close may be called more than once.
 func (w *World) Close() error {
-	w.gate.shut(ErrClosed)
+	w.gate.Shut(ErrClosed)
 	w.mu.Lock()
 	links, kv := w.links, w.kv
 	w.links.comm, w.kv.store, w.kv.server = nil, nil, nil

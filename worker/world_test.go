@@ -83,6 +83,7 @@ func TestFromEnv(t *testing.T) {
 		"MASTER_ADDR": "::1", "MASTER_PORT": "29500", "TORCHELASTIC_RESTART_COUNT": "2",
 		"GORUN_WORKER_SOCKET": "/run/x", "GORUN_RUN_ID": "job", "GORUN_ROUND": "3",
 		"GORUN_DEVICE": "GPU-1", "GORUN_NODE_ADDR": "127.0.0.2", "GORUN_WORLD_TOKEN": "t",
+		"GORUN_WORKER_PORTS": "20000-20009", "GLOO_SOCKET_IFNAME": "eth7",
 	}
 	with := func(kv ...string) map[string]string {
 		m := map[string]string{}
@@ -103,7 +104,7 @@ func TestFromEnv(t *testing.T) {
 		{name: "nothing", want: Settings{Size: 1, LocalSize: 1}},
 		{name: "full", env: full, want: Settings{
 			Rank: 5, Size: 8, LocalRank: 1, LocalSize: 4, Node: 1, RestartCount: 2, Round: 3,
-			Store: "[::1]:29500", NodeAddr: "127.0.0.2", Socket: "/run/x", Token: "t", RunID: "job", Device: "GPU-1",
+			Store: "[::1]:29500", Listen: Listen{Addr: "127.0.0.2", Iface: "eth7", Ports: "20000-20009"}, Socket: "/run/x", Token: "t", RunID: "job", Device: "GPU-1",
 		}},
 		{name: "one of mpirun", env: map[string]string{"OMPI_COMM_WORLD_SIZE": "1"}, want: Settings{Size: 1, LocalSize: 1}},
 		{name: "many of mpirun", env: map[string]string{
@@ -119,6 +120,7 @@ func TestFromEnv(t *testing.T) {
 		{name: "negative", env: with("LOCAL_RANK", "-1"), err: `LOCAL_RANK is "-1"`},
 		{name: "too high", env: with("RANK", "8"), err: "rank 8 is not in a world of 8"},
 		{name: "no world", env: with("WORLD_SIZE", "0"), err: `WORLD_SIZE is "0"`},
+		{name: "bad ports", env: with("GORUN_WORKER_PORTS", "9-8"), err: `GORUN_WORKER_PORTS is "9-8"`},
 		{name: "bad round", env: with("GORUN_ROUND", "x"), err: `GORUN_ROUND is "x"`},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -41,7 +41,7 @@ func listen(addr string, r spec.PortRange) (net.Listener, error) {
 		}
 	}
 	if r != (spec.PortRange{}) && errors.Is(err, syscall.EADDRINUSE) {
-		return nil, fmt.Errorf("cannot open a port of %d-%d on %s: all are taken (%w)", r.Lo, r.Hi, addr, err)
+		return nil, fmt.Errorf("cannot open a port of %v on %s: all are taken (%w)", r, addr, err)
 	}
 	return nil, fmt.Errorf("cannot open a port on %s: %w", addr, err)
 }

@@ -11,6 +11,7 @@
 package spec
 
 import (
+	"fmt"
 	"net"
 	"strconv"
 	"strings"
@@ -230,6 +231,14 @@ type Conf struct {
 // PortRange is a range of TCP and UDP ports that includes both ends; the zero value
 // allows all.
 type PortRange struct{ Lo, Hi int }
+
+// String returns the range as ParsePortRange reads it, "" for no limit.
+func (r PortRange) String() string {
+	if r == (PortRange{}) {
+		return ""
+	}
+	return fmt.Sprintf("%d-%d", r.Lo, r.Hi)
+}
 
 // Endpoint is a place where nodes meet.
 type Endpoint struct {

@@ -19,15 +19,21 @@ type Plan struct {
 	Program program.Program
 	Base    envprop.Base // the environment that the workers have in common
 	Places  *place.Plan
-	Folder  string   // for the workers' output; "": no output is kept
-	Dir     string   // the workers' working directory
-	Step    string   // of the scheduler, in which this agent runs; "": none
-	Socket  string   // path of the worker socket; "": there is none
-	Stdin   *os.File // of every worker; nil: /dev/null
-	Master  string   // host:port at which rank 0 opens the workers' store; "": World.Store is theirs
-	Timers  string   // path of the pipe for torch's file timers; "": none
-	Tasks   []Task   // by local rank, of the scheduler's tasks in which the workers run; nil: they run in the agent's
-	Err     error    // why the workers cannot be started
+	Folder  string // for the workers' output; "": no output is kept
+	Dir     string // the workers' working directory
+	Step    string // of the scheduler, in which this agent runs; "": none
+	Contact
+	Stdin *os.File // of every worker; nil: /dev/null
+	Tasks []Task   // by local rank, of the scheduler's tasks in which the workers run; nil: they run in the agent's
+	Err   error    // why the workers cannot be started
+}
+
+// Contact says where the workers reach their agent and each other.
+type Contact struct {
+	Socket string // path of the worker socket; "": there is none
+	Timers string // path of the pipe for torch's file timers; "": none
+	Master string // host:port at which rank 0 opens the workers' store; "": World.Store is theirs
+	Ports  string // "A-B": the ports that workers may open; "": any
 }
 
 // Task is what a worker has from the scheduler's task in which it runs.
@@ -59,7 +65,7 @@ func (p *Plan) Vars(local int, errorFile string) envprop.Vars {
 			MasterAddr: host, MasterPort: n, AgentStore: agentStore, WorldToken: w.Token,
 		},
 		Devices:   p.Places.Slot(local).Devices,
-		ErrorFile: errorFile, WorkerSocket: p.Socket, NodeAddr: m.Addr, Step: p.Step, TimerFile: p.Timers,
+		ErrorFile: errorFile, WorkerSocket: p.Socket, NodeAddr: m.Addr, Ports: p.Ports, Step: p.Step, TimerFile: p.Timers,
 	}
 	if local < len(p.Tasks) {
 		v.Task, v.Devices.Threads = p.Tasks[local].Env, p.Tasks[local].Threads

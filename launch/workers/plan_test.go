@@ -21,7 +21,7 @@ func TestPlanGivesEachWorkerItsRanks(t *testing.T) {
 			Round: 2, Restart: 1, MaxRestarts: 3, RunID: "run", Size: 5, Store: "[fd00::1]:29500", Roles: map[string]int{"r": 2},
 			Members: []rendezvous.Member{{Workers: 3}, {Addr: "10.0.0.2", Role: "r", Workers: 2, FirstRank: 3}},
 		},
-		Group: 1, Dir: "/job", Socket: "/s.sock", Base: envprop.NewBase([]string{"HOME=/h"}),
+		Group: 1, Dir: "/job", Contact: Contact{Socket: "/s.sock", Ports: "7-9"}, Base: envprop.NewBase([]string{"HOME=/h"}),
 		Program: program.Program{Path: "/bin/prog", Argv: func(local int) []string { return []string{"prog", program.Substitute("$local_rank", local)} }},
 		Places: &place.Plan{Slots: []place.Slot{{}, {
 			Devices: envprop.Devices{Pinned: []envprop.Variable{{Name: "CUDA_VISIBLE_DEVICES", Value: "7"}}},
@@ -36,7 +36,7 @@ func TestPlanGivesEachWorkerItsRanks(t *testing.T) {
 		"RANK": "4", "LOCAL_RANK": "1", "GROUP_RANK": "1", "WORLD_SIZE": "5", "LOCAL_WORLD_SIZE": "2", "GROUP_WORLD_SIZE": "2",
 		"ROLE_RANK": "1", "ROLE_WORLD_SIZE": "2", "ROLE_NAME": "r", "MASTER_ADDR": "fd00::1", "MASTER_PORT": "29500",
 		"TORCHELASTIC_RESTART_COUNT": "1", "TORCHELASTIC_MAX_RESTARTS": "3", "TORCHELASTIC_RUN_ID": "run", "TORCHELASTIC_ERROR_FILE": "/e.json",
-		"GORUN_WORKER_SOCKET": "/s.sock", "CUDA_VISIBLE_DEVICES": "7", "HOME": "/h",
+		"GORUN_WORKER_SOCKET": "/s.sock", "GORUN_WORKER_PORTS": "7-9", "CUDA_VISIBLE_DEVICES": "7", "HOME": "/h",
 	} {
 		if got := environ.Get(s.Env, name); got != want {
 			t.Errorf("%s=%s, want %s", name, got, want)

@@ -42,7 +42,7 @@ func probeVars() envprop.Vars {
 			RunID: "probe-of-gorun", Number: 4, RestartCount: 1, MaxRestarts: 2,
 			MasterAddr: host.ProbeAddr, MasterPort: 9, WorldToken: "none",
 		},
-		WorkerSocket: "/dev/null", NodeAddr: "192.0.2.2",
+		WorkerSocket: "/dev/null", NodeAddr: "192.0.2.2", Ports: "1-9",
 	}
 }
 

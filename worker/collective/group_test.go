@@ -42,7 +42,7 @@ func groups(t testing.TB, size int) []*collective.Group {
 	gs := make([]*collective.Group, size)
 	for r := range gs {
 		b.known[r] = make(chan struct{})
-		m, err := tcp.Open(t.Context(), tcp.Config{Rank: r, Size: size, Token: "t", Host: "127.0.0.1", Directory: b})
+		m, err := tcp.Open(t.Context(), tcp.Config{Rank: r, Size: size, Token: "t", Listen: tcp.Listen{Addr: "127.0.0.1"}, Directory: b})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -33,6 +33,7 @@ const (
 	EnvRound  = "GORUN_ROUND"         // round number, grows with every attempt
 	EnvDevice = "GORUN_DEVICE"        // UUID of the worker's own GPU, if it has one
 	EnvAddr   = "GORUN_NODE_ADDR"     // address of this node that the others reach
+	EnvPorts  = "GORUN_WORKER_PORTS"  // A-B: the workers open ports of this range only (--port-range)
 	EnvStep   = "GORUN_STEP"          // step of Slurm or mpirun in which the agent runs, if it does
 	EnvStore  = "GORUN_STORE"         // host:port of the agent's store, where MASTER_ADDR:MASTER_PORT is rank 0's
 	EnvToken  = "GORUN_WORLD_TOKEN"   // shared by the workers of one world, fresh every round

@@ -35,7 +35,7 @@ type Directory interface {
 type Config struct {
 	Rank, Size int
 	Token      string // shared by the ranks of this world only
-	Host       string // the address of this node on which to listen
+	Listen     Listen // where; it needs an address
 	Directory  Directory
 	Spin       bool // this rank has CPUs of its own, so that it may wait for a collective without sleeping
 }
@@ -62,8 +62,7 @@ type Mesh struct {
 
 // Open listens and announces this rank. It does not wait for the others.
 func Open(ctx context.Context, cfg Config) (*Mesh, error) {
-	var lc net.ListenConfig
-	ln, err := lc.Listen(ctx, "tcp", net.JoinHostPort(cfg.Host, "0"))
+	ln, err := cfg.Listen.open(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("cannot listen for the other ranks: %w", err)
 	}

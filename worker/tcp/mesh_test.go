@@ -44,7 +44,7 @@ func (b *memoryDirectory) Lookup(ctx context.Context, rank int) (string, error) 
 
 func open(t *testing.T, b *memoryDirectory, rank, size int, token string) *Mesh {
 	t.Helper()
-	m, err := Open(t.Context(), Config{Rank: rank, Size: size, Spin: rank%2 == 0, Token: token, Host: "127.0.0.1", Directory: b})
+	m, err := Open(t.Context(), Config{Rank: rank, Size: size, Spin: rank%2 == 0, Token: token, Listen: Listen{Addr: "127.0.0.1"}, Directory: b})
 	if err != nil {
 		t.Fatal(err)
 	}

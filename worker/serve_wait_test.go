@@ -25,7 +25,7 @@ func TestCloseEndsTheWaitForTheStore(t *testing.T) {
 		go func() { _, err := w.Comm(t.Context()); results <- err }()
 		go func() { _, err := w.Store(t.Context()); results <- err }()
 	}
-	for len(w.gate.turn) == 0 { // somebody waits for the store
+	for !w.gate.Occupied() { // somebody waits for the store
 		time.Sleep(time.Millisecond) // sleep: between two looks
 	}
 	began := time.Now()
