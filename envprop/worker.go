@@ -106,6 +106,23 @@ func (b Base) Apply(a Assignment) Base {
 	return next
 }
 
+// WithDefaults returns the base with values of gorun's for variables that nothing else
+// sets and no user removed; b stays as it is.
+func (b Base) WithDefaults(rule string, defaults []Variable) Base {
+	next := b
+	next.entries, next.set = slices.Clone(b.entries), maps.Clone(b.set)
+	if next.set == nil {
+		next.set = map[string]bool{}
+	}
+	for _, v := range defaults {
+		if !next.has(v.Name) {
+			next.entries = append(next.entries, entry{v.Name + "=" + v.Value, v.Name, Source{Kind: FromGorun, Rule: rule}})
+			next.set[v.Name] = true
+		}
+	}
+	return next
+}
+
 // Removed returns the variables that the node has and its workers do not get.
 func (b Base) Removed() []Removal { return b.removed }
 

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/gorun/gorun/envprop/ncclenv"
+	"github.com/gorun/gorun/internal/environ"
 	"github.com/gorun/gorun/worker/contract"
 )
 
@@ -234,5 +235,30 @@ func TestWorkerInATask(t *testing.T) {
 	v.Task = nil
 	if got := asMap(t, base.Worker(v)); got["SLURM_PROCID"] != "0" || got["ONLY_FIRST"] != "1" {
 		t.Errorf("without a task: %v", got)
+	}
+}
+
+// TestWithDefaults checks that a default counts only where nothing sets the variable, and
+// that gorun env says why it is there.
+func TestWithDefaults(t *testing.T) {
+	user := NewBase([]string{"SET=user", "HOME=/h"}).Apply(Assignment{Unset: []Removal{{Name: "GONE_*", Source: Source{Kind: FromUnset}}}})
+	b := user.WithDefaults("a rule", []Variable{{"SET", "gorun"}, {"GONE_1", "gorun"}, {"NEW", "gorun"}})
+	env := b.Worker(Vars{})
+	for name, want := range map[string]string{"SET": "user", "GONE_1": "", "NEW": "gorun"} {
+		if got := environ.Get(env, name); got != want {
+			t.Errorf("%s=%q, want %q", name, got, want)
+		}
+	}
+	for _, s := range b.Explain(Vars{}) {
+		if s.Name == "NEW" && (s.Source.Kind != FromGorun || s.Source.Rule != "a rule") {
+			t.Errorf("%+v", s)
+		}
+	}
+	if slices.Contains(user.Worker(Vars{}), "NEW=gorun") {
+		t.Error("the base itself changed")
+	}
+	task := b.Worker(Vars{Task: []string{"NEW=task"}})
+	if n := len(slices.DeleteFunc(task, func(e string) bool { return nameOf(e) != "NEW" })); n != 1 {
+		t.Errorf("a task has the variable %d times", n)
 	}
 }

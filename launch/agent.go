@@ -68,6 +68,7 @@ type checker interface {
 	Start(ctx context.Context, node rendezvous.Node, trust check.Trust)
 	Compare(ctx context.Context, c rendezvous.Compare)
 	Answer(ctx context.Context, c rendezvous.Ask)
+	Torch() string
 }
 
 // UsageError is an error in the command line or in a file that it names.
@@ -269,6 +270,7 @@ func (a *agent) start(ctx context.Context, c rendezvous.Start) {
 	began := time.Now()
 	env, err := a.env.round(c)
 	p := a.workers.plan(c, a.build.program, env)
+	a.equipRecorder(p)
 	planned := time.Since(began)
 	p.Err = cmp.Or(err, p.Err)
 	if a.opts.Spec.Dry != nil {
@@ -277,6 +279,7 @@ func (a *agent) start(ctx context.Context, c rendezvous.Start) {
 	}
 	former := a.workers.current
 	a.workers.start(ctx, p)
+	a.watchRecorders(p)
 	a.logStart(former, planned)
 	a.status.Open(ctx, a.node)
 	a.env.noteThreads(p)

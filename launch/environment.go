@@ -8,6 +8,7 @@ import (
 
 	"github.com/gorun/gorun/envprop"
 	"github.com/gorun/gorun/internal/smallfile"
+	"github.com/gorun/gorun/launch/recorder"
 	"github.com/gorun/gorun/launch/workers"
 	"github.com/gorun/gorun/rendezvous"
 )
@@ -15,9 +16,10 @@ import (
 // environment decides what the workers of this node have in common.
 type environment struct {
 	*base
-	request envprop.Request // what the user asks of it on this node
-	refused []string        // printed notes on refused values of other nodes
-	noted   bool            // noteThreads has printed its note
+	request   envprop.Request // what the user asks of it on this node
+	recorders recorder.Node
+	refused   []string // printed notes on refused values of other nodes
+	noted     bool     // noteThreads has printed its note
 }
 
 // find reads what the user asks of the workers' environment.

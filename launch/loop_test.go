@@ -53,6 +53,8 @@ func (c fakeChecker) Compare(_ context.Context, r rendezvous.Compare) {
 
 func (c fakeChecker) Answer(context.Context, rendezvous.Ask) {}
 
+func (c fakeChecker) Torch() string { return "" }
+
 // testAgent is an agent with fake workers. It joins the others in memory.
 type testAgent struct {
 	*agent

@@ -30,7 +30,8 @@ func (a *agent) newStatus() *status.Service {
 		Call:  func(c status.Call) { a.events.Put(c) },
 		Board: func() *board.Node { return a.workers.socket.Board() },
 		Topics: status.Topics{
-			status.TopicStacks: a.newStacks().Answer,
+			status.TopicStacks:      a.newStacks().Answer,
+			status.TopicCollectives: a.collectives,
 		},
 	})
 }

@@ -136,6 +136,7 @@ func jobFlags() []flagGroup {
 			{name: "unset", arg: "NAME", usage: "remove it from every node's workers", many: true},
 			{name: "env-conflict", arg: "first|error", usage: "variables that must agree and do not: all get what the first node has, or the job is refused (default first)"},
 			{name: "omp", arg: "torchrun|cores", usage: "what OMP_NUM_THREADS is where it is not set and a node has several workers: 1, or a fair share of the cores (default torchrun)"},
+			{name: "flight-recorder", arg: "on|off", usage: "let PyTorch record the collectives of workers on GPUs, so that a hang is explained; what you set yourself stays (default on)"},
 		}},
 		{"Preflight", []jobFlag{
 			{name: "preflight", arg: "error|warn|off", usage: "what a failed check does: it refuses the job, or is only printed; off: no checks (default error)"},

@@ -2,6 +2,7 @@ package compat_test
 
 import (
 	"fmt"
+	"os"
 	"path"
 	"sync"
 )
@@ -75,7 +76,7 @@ func allowedLater() []allowedDifference {
 		spellings = "torchrun takes two spellings of one flag for two flags; 1.13 does not"
 		newer     = "a flag that torchrun has got since 2.11"
 	)
-	return []allowedDifference{
+	return append(allowedOnGPUs(), []allowedDifference{
 		{"*/*standalone*", "worker * TORCHELASTIC_USE_AGENT_STORE", store},
 		{"start/c10d*", "worker * TORCHELASTIC_USE_AGENT_STORE", store},
 		{"variable/rendezvous", "worker * TORCHELASTIC_USE_AGENT_STORE", store},
@@ -98,6 +99,19 @@ func allowedLater() []allowedDifference {
 		{"later/numa binding", "error", "gorun has one value more: none"},
 		{"later/quotes in the configuration", "*", "torchrun refuses them with static"},
 		{"later/duplicate stdout filters without tee", "*", "torchrun makes the file and leaves it empty"},
+	}...)
+}
+
+// allowedOnGPUs lists the differences that are meant besides where there are GPUs.
+func allowedOnGPUs() []allowedDifference {
+	if _, err := os.Stat("/dev/nvidiactl"); err != nil {
+		return nil
+	}
+	const recorder = "gorun makes the flight recorder available"
+	return []allowedDifference{
+		{"*/*", "worker * TORCH_FR_*", recorder},
+		{"*/*", "worker * TORCH_NCCL_DUMP_ON_TIMEOUT", recorder},
+		{"*/*", "worker * TORCH_NCCL_DEBUG_INFO_PIPE_FILE", recorder},
 	}
 }
 

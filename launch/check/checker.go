@@ -62,6 +62,7 @@ type Checker struct {
 	mu      sync.Mutex
 	shown   map[string]bool // tables and notes that were shown
 	sources probe.Ports     // ports from which probes connect
+	torch   string          // see Torch
 }
 
 // Needed reports whether the job needs a comparison. Several nodes need one, because
@@ -120,6 +121,7 @@ func (x *Checker) Start(ctx context.Context, node rendezvous.Node, trust Trust) 
 			Workers: n.Workers, Role: n.Role, NodeRank: rank, RunID: n.RunID,
 		}
 		f := gather.Facts(ctx, o)
+		x.setTorch(&f)
 		x.applyIface(&f)
 		x.listenForProbes(ctx, &f)
 		body, err := preflight.Encode(f)
@@ -151,6 +153,23 @@ func (x *Checker) Compare(ctx context.Context, c rendezvous.Compare) {
 		}
 		x.opts.Post(v.Compared)
 	})
+}
+
+// setTorch stores the version of torch.
+func (x *Checker) setTorch(f *preflight.Facts) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if f.Libraries.TorchCUDA != "" {
+		x.torch = f.Libraries.Torch
+	}
+}
+
+// Torch returns the version of the torch that the workers will import, if it was built for
+// CUDA, else "". It is known once the facts are posted.
+func (x *Checker) Torch() string {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.torch
 }
 
 // setTime sets the time at which the world was refused.

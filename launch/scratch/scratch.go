@@ -24,6 +24,9 @@ func (t Tag) Socket() string { return filepath.Join(memoryDir(), "gorun-"+string
 // Timers returns the path of the pipe for torch's file timers.
 func (t Tag) Timers() string { return filepath.Join(memoryDir(), "gorun-"+string(t)+".timers") }
 
+// Recorder returns the folder for the pipes of PyTorch's flight recorders.
+func (t Tag) Recorder() string { return filepath.Join(memoryDir(), "gorun-"+string(t)+".recorder") }
+
 // Build returns the folder of a Go program that is built here.
 func (t Tag) Build() string { return filepath.Join(tempDir(), "gorun-"+string(t)+".build") }
 
@@ -36,6 +39,7 @@ func (t Tag) Logs() string { return filepath.Join(tempDir(), "torchelastic_"+str
 func (t Tag) Remove() {
 	_ = os.Remove(t.Socket())
 	_ = os.Remove(t.Timers())
+	_ = os.RemoveAll(t.Recorder())
 	_ = os.RemoveAll(t.Build())
 	removeEmpty(t.Logs())
 }

@@ -12,6 +12,7 @@ type Env struct {
 	Files         []string // arguments of --env-file
 	Conflict      envprop.Conflict
 	OMPCores      bool // --omp=cores
+	NoRecorder    bool // --flight-recorder=off: PyTorch's recorder is left as it is
 }
 
 // Dry says what gorun shows of a job that it does not start.
@@ -44,6 +45,13 @@ func (in *input) environment(s *Spec) {
 		s.Env.OMPCores = true
 	default:
 		in.fail("cannot use %s: %q is neither cores nor torchrun", v.from, v.text)
+	}
+	switch v := in.text("flight_recorder", "on"); v.text {
+	case "on":
+	case "off":
+		s.Env.NoRecorder = true
+	default:
+		in.fail("cannot use %s: %q is neither on nor off", v.from, v.text)
 	}
 	dry := in.isOn("dry_run")
 	switch {

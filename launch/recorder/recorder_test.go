@@ -1,0 +1,223 @@
+package recorder
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gorun/gorun/envprop"
+	"github.com/gorun/gorun/launch/flight"
+	"golang.org/x/sys/unix"
+)
+
+// TestVariables checks the names by torch's version, and that what the user set stays and
+// counts.
+func TestVariables(t *testing.T) {
+	at := Folders{Pipes: "/s/rank_", Dumps: "/l/flight_rank_"}
+	for _, tt := range []struct {
+		name, version string
+		at            Folders
+		env           []string
+		want          string
+	}{
+		{"new", "2.11.0+cu130", at, nil, "TORCH_FR_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1 TORCH_FR_DUMP_TEMP_FILE=/l/flight_rank_ TORCH_NCCL_DEBUG_INFO_PIPE_FILE=/s/rank_"},
+		{"the first with the new names", "2.9.0.dev20250801", at, nil, "TORCH_FR_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1 TORCH_FR_DUMP_TEMP_FILE=/l/flight_rank_ TORCH_NCCL_DEBUG_INFO_PIPE_FILE=/s/rank_"},
+		{"old", "2.6.0a0+git", at, nil, "TORCH_NCCL_TRACE_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1 TORCH_NCCL_DEBUG_INFO_TEMP_FILE=/l/flight_rank_ TORCH_NCCL_DEBUG_INFO_PIPE_FILE=/s/rank_"},
+		{"later", "3.0.1", Folders{}, nil, "TORCH_FR_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1"},
+		{"before the recorder", "2.1.2+cu121", at, nil, ""},
+		{"1.13", "1.13.1", at, nil, ""},
+		{"unknown", "", at, nil, ""},
+		{"strange", "v2", at, nil, ""},
+		{"the user's size by its old name", "2.11.0", at, []string{"TORCH_NCCL_TRACE_BUFFER_SIZE=50"}, "TORCH_NCCL_DUMP_ON_TIMEOUT=1 TORCH_FR_DUMP_TEMP_FILE=/l/flight_rank_ TORCH_NCCL_DEBUG_INFO_PIPE_FILE=/s/rank_"},
+		{"off by the user", "2.11.0", at, []string{"TORCH_NCCL_TRACE_BUFFER_SIZE=0"}, ""},
+		{"the user's file", "2.5.1", at, []string{"TORCH_FR_DUMP_TEMP_FILE=/mine_", "TORCH_NCCL_DUMP_ON_TIMEOUT=0"}, "TORCH_NCCL_TRACE_BUFFER_SIZE=2000 TORCH_NCCL_DEBUG_INFO_PIPE_FILE=/s/rank_"},
+	} {
+		var got []string
+		for _, v := range Variables(tt.version, tt.at, tt.env) {
+			got = append(got, v.Name+"="+v.Value)
+		}
+		if strings.Join(got, " ") != tt.want {
+			t.Errorf("%s: %v, want %s", tt.name, got, tt.want)
+		}
+	}
+}
+
+// TestTarget checks that a rank's recorder is found by what its environment says.
+func TestTarget(t *testing.T) {
+	base := envprop.NewBase([]string{"TORCH_NCCL_DEBUG_INFO_PIPE_FILE=pipes/p", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE=/old_", "TORCH_FR_DUMP_TEMP_FILE=/new_"})
+	got := NewTarget(3, base.Worker(envprop.Vars{}), "/job")
+	if got != (Target{3, "/job/pipes/p3.pipe", "/new_3"}) || !got.Named() {
+		t.Errorf("%+v", got)
+	}
+	if NewTarget(3, nil, "/job").Named() {
+		t.Error("a rank without names has a recorder")
+	}
+}
+
+// rank is a stand-in for a rank of torch: it makes a pipe, and does something for every
+// byte.
+type rank struct {
+	Target
+	fd int
+}
+
+func newRank(t *testing.T, n int) *rank {
+	t.Helper()
+	dir := t.TempDir()
+	env := []string{"TORCH_NCCL_DEBUG_INFO_PIPE_FILE=" + dir + "/rank_", "TORCH_FR_DUMP_TEMP_FILE=" + dir + "/flight_rank_"}
+	r := &rank{NewTarget(n, env, "/"), -1}
+	if err := unix.Mkfifo(r.pipe, 0o666); err != nil {
+		t.Fatal(err)
+	}
+	fd, err := unix.Open(r.pipe, unix.O_RDONLY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.fd = fd
+	t.Cleanup(func() { unix.Close(fd) })
+	return r
+}
+
+// onByte runs a function beside the test when a byte has come.
+func (r *rank) onByte(t *testing.T, do func()) {
+	done := make(chan struct{})
+	t.Cleanup(func() { <-done })
+	go func() {
+		defer close(done)
+		for end := time.Now().Add(10 * time.Second); time.Now().Before(end); {
+			if n, _ := unix.Read(r.fd, make([]byte, 1)); n == 1 {
+				do()
+				return
+			}
+			time.Sleep(time.Millisecond) // sleep: the heartbeat thread looks now and then, too
+		}
+	}()
+}
+
+// realDump returns a dump that torch wrote.
+func realDump(t *testing.T) []byte {
+	t.Helper()
+	b, err := os.ReadFile("../flight/testdata/grid-skip/dump_2")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+func (r *rank) write(t *testing.T, b []byte) {
+	if err := os.WriteFile(r.dump, b, 0o600); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestCollect checks that ranks are asked beside each other, that a dump that is only half
+// there is waited for, and that one from before is not taken for the answer.
+func TestCollect(t *testing.T) {
+	whole := realDump(t)
+	good, stale := newRank(t, 2), newRank(t, 5)
+	good.onByte(t, func() {
+		good.write(t, whole[:len(whole)/2])
+		time.Sleep(3 * pollInterval) // sleep: the reader must see the half
+		good.write(t, whole)
+	})
+	stale.write(t, whole)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	defer cancel()
+	a := Collect(ctx, []Target{good.Target, stale.Target, {Rank: 7}})
+	if len(a.Dumps) != 1 || a.Dumps[0].Rank != 2 || len(a.Dumps[0].Calls) == 0 {
+		t.Errorf("dumps: %+v", a.Dumps)
+	}
+	if len(a.Missing) != 2 || a.Missing[0].Rank != 5 || a.Missing[1].Rank != 7 || !strings.Contains(a.Missing[0].Why, "wrote no dump in time") || !strings.Contains(a.Missing[1].Why, "names no pipe") {
+		t.Errorf("missing: %+v", a.Missing)
+	}
+}
+
+// TestHostileFiles checks what stands in the place of a pipe or of a dump: it gets no byte,
+// is not followed, and never makes the agent wait.
+func TestHostileFiles(t *testing.T) {
+	elsewhere := newRank(t, 1)
+	for name, tt := range map[string]struct {
+		make func(r *rank)
+		why  string
+	}{
+		"no pipe":                 {func(r *rank) { os.Remove(r.pipe) }, "has made no pipe"},
+		"a pipe without a reader": {func(r *rank) { os.Remove(r.pipe); _ = unix.Mkfifo(r.pipe, 0o600) }, "nothing reads its pipe"},
+		"a file for a pipe":       {func(r *rank) { os.Remove(r.pipe); _ = os.WriteFile(r.pipe, []byte("keep"), 0o600) }, "is no pipe"},
+		"a link for a pipe":       {func(r *rank) { os.Remove(r.pipe); _ = os.Symlink(elsewhere.pipe, r.pipe) }, "too many levels of symbolic links"},
+		"a folder for a pipe":     {func(r *rank) { os.Remove(r.pipe); _ = os.Mkdir(r.pipe, 0o700) }, "is a directory"},
+		"a link for a dump":       {func(r *rank) { r.onByte(t, func() { _ = os.Symlink("/etc/passwd", r.dump) }) }, "too many levels of symbolic links"},
+		"a pipe for a dump":       {func(r *rank) { r.onByte(t, func() { _ = unix.Mkfifo(r.dump, 0o600) }) }, "no regular file"},
+		"no pickle":               {func(r *rank) { r.onByte(t, func() { r.write(t, []byte("garbage")) }) }, "cannot be read"},
+		"a pickle that calls": {func(r *rank) {
+			r.onByte(t, func() { r.write(t, []byte("\x80\x02cos\nsystem\nX\x02\x00\x00\x00id\x85R.")) })
+		}, "cannot be read"},
+		"a pipe full of questions": {func(r *rank) { fill(t, r.pipe); r.write(t, realDump(t)) }, "wrote no dump in time"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRank(t, 4)
+			tt.make(r)
+			ctx, cancel := context.WithTimeout(t.Context(), 500*time.Millisecond)
+			defer cancel()
+			began := time.Now()
+			a := Collect(ctx, []Target{r.Target})
+			if len(a.Dumps) != 0 || len(a.Missing) != 1 || !strings.Contains(a.Missing[0].Why, tt.why) {
+				t.Errorf("%+v", a)
+			}
+			if took := time.Since(began); took > 10*time.Second {
+				t.Errorf("after %v", took)
+			}
+		})
+	}
+	if n, _ := unix.Read(elsewhere.fd, make([]byte, 1)); n > 0 {
+		t.Error("a byte went through a link")
+	}
+}
+
+// fill writes to a pipe until it takes no more.
+func fill(t *testing.T, path string) {
+	t.Helper()
+	fd, err := unix.Open(path, unix.O_WRONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { unix.Close(fd) })
+	for err == nil {
+		_, err = unix.Write(fd, make([]byte, 4096))
+	}
+	for err = nil; err == nil; {
+		_, err = unix.Write(fd, make([]byte, 1))
+	}
+}
+
+// TestMakePipeFolder checks that a folder in which no pipe can be made is refused.
+func TestMakePipeFolder(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "pipes")
+	for range 2 { // the second round finds it
+		if err := MakePipeFolder(path); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if all, err := os.ReadDir(path); err != nil || len(all) != 0 {
+		t.Errorf("%v, %v", all, err)
+	}
+	if MakePipeFolder(filepath.Join(path, "no", "such")) == nil || MakePipeFolder("/proc/self/fdinfo") == nil {
+		t.Error("a folder that takes no pipe is right")
+	}
+}
+
+// TestNode checks that a node asks the ranks of its last round.
+func TestNode(t *testing.T) {
+	var n Node
+	if a := n.Collect(t.Context()); len(a.Dumps)+len(a.Missing) > 0 {
+		t.Errorf("%+v", a)
+	}
+	n.Set([]Target{{Rank: 8}, {Rank: 9}})
+	got := n.Collect(t.Context()).Missing
+	if !slices.EqualFunc(got, []int{8, 9}, func(m flight.Missing, rank int) bool { return m.Rank == rank }) {
+		t.Errorf("%+v", got)
+	}
+}
