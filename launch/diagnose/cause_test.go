@@ -181,7 +181,7 @@ func TestLastLineIsTheReason(t *testing.T) {
 		"  rank      : 3 (local_rank: 1)\n  exitcode  : 1 (pid: 78973)\n============================================================\n" +
 		"  node      : 1 (10.0.0.2)\n  logs      : /x/stdout.log, /x/stderr.log\n  stderr    : %s\ngorun: rank 3 on node2 (10.0.0.2), pid 78973 exited with code 1; exit code 1\n"
 	for _, c := range []struct{ name, tail, id, row, text string }{
-		{"Go's log.Fatal", "starting\n2026/11/22 13:47:12 cannot open shard 7", "X-PYEXC", rowLastLine, "2026/11/22 13:47:12 cannot open shard 7"},
+		{"Go's log.Fatal", "starting\n2026/11/22 13:47:12 cannot open shard 7", "X-ERROR", rowLogged, "cannot open shard 7"},
 		{"sys.exit", "dataset /data/x is empty", "X-PYEXC", rowLastLine, "dataset /data/x is empty"},
 		{"argparse", "usage: args.py [-h] --lr LR\nargs.py: error: the following arguments are required: --lr", "X-ARGS", "x60", "args.py: error: the following arguments are required: --lr"},
 		{"a module", "Traceback (most recent call last):\n  File \"mod.py\", line 1, in <module>\nModuleNotFoundError: No module named 'x'", "X-MODULE", rowNoModule, "ModuleNotFoundError: No module named 'x' (mod.py:1)"},

@@ -46,19 +46,20 @@ type origin struct {
 // mayBeHandled reports whether more lines followed e than a worker prints while it
 // ends.
 func (e *event) mayBeHandled() bool {
-	return e.handled || e.later > survivedAfter || e.kind.isCatchable() && e.later > lastLines
+	return e.handled || e.later > survivedAfter || e.kind.isCatchable() && e.later > lastLines || (e.kind == Logged || e.kind == SystemError) && e.later > 0
 }
 
 // survived reports whether the worker survived e.
 func (e *event) survived() bool {
-	return e.handled || e.later > survivedAfter || e.ofOneWorker && e.mayBeHandled()
+	return e.handled || e.later > survivedAfter || e.kind.isCatchable() && e.later > lastLines && (e.ofOneWorker || e.kind.isGeneral())
 }
 
 // fillOrigin sets the rank, pid and host of e to those of a worker's end, if e has no
 // rank and both are of one host or one line.
 func (e *event) fillOrigin(end *event) {
-	if e.rank < 0 && e.local < 0 && e.pid <= 0 && e.log == end.log && (e.host == end.host || e.number == end.number) {
+	if e.rank < 0 && e.local < 0 && e.pid <= 0 && e.log == end.log && (e.host == end.host || e.number == end.number || e.kind.isGeneral() && e.host == "" && end.number-e.number < lastLines) {
 		e.rank, e.local, e.pid, e.host = end.rank, end.local, end.pid, end.host
+		e.task = max(e.task, end.task)
 	}
 }
 
@@ -89,7 +90,11 @@ func (s *Scanner) record(e *event, detail string) *event {
 		g.events[keptEvents/2+g.ring] = e
 		g.ring = (g.ring + 1) % (keptEvents / 2)
 	}
-	if e.kind.mayExplain() && len(s.followed) < maxWaiting {
+	if e.kind.mayExplain() {
+		if len(s.followed) >= maxWaiting { // so many errors are no last words
+			s.followed[0].later = max(s.followed[0].later, lastLines+1)
+			s.followed = slices.Delete(s.followed, 0, 1)
+		}
 		s.followed = append(s.followed, e)
 	}
 	return e
@@ -107,6 +112,10 @@ func (s *Scanner) newEvent(row *compiledRow, l *line) *event {
 // recordMatch records a line that a row matches.
 func (s *Scanner) recordMatch(row *compiledRow, at []int, l *line) {
 	if isQuoted(l.raw, at[0]) {
+		return
+	}
+	if row.Kind.isGeneral() {
+		s.recordLoud(row, l)
 		return
 	}
 	e := s.newEvent(row, l)
@@ -129,6 +138,11 @@ func (s *Scanner) recordMatch(row *compiledRow, at []int, l *line) {
 			e.pid = pid
 		}
 	}
+	if e.host == "" && e.rank < 0 {
+		if m := podName().FindSubmatch(l.raw); m != nil {
+			e.host = plainText(m[1])
+		}
+	}
 	e.handled = row.Kind.isCatchable() && warningLine().Match(l.raw)
 	s.record(e, "")
 	if t := s.tracebacks[l.stream]; t != nil && t.isOpen() {
@@ -136,15 +150,22 @@ func (s *Scanner) recordMatch(row *compiledRow, at []int, l *line) {
 	}
 }
 
+// podName matches the pod in an event of Kubernetes.
+var podName = lazyRegexp(`(?:^|\s)pod/([\w.-]+)`)
+
 // countLaterLines counts the lines of a stream that follow an error, because the
 // program may have caught the error.
 func (s *Scanner) countLaterLines(l *line) {
 	if len(s.followed) == 0 || len(l.raw) == 0 || l.raw[0] == ' ' || isShutdownLine(l.raw) {
 		return
 	}
-	kept := s.followed[:0]
 	isSoon := func(e *event) bool { return e.later < 3 && e.stream == l.stream }
-	recovers := slices.ContainsFunc(s.followed, isSoon) && recoveryWords().first(l.raw) >= 0
+	soon := slices.ContainsFunc(s.followed, isSoon)
+	if soon && (cascadeLine().Match(l.raw) || summaryLine().Match(l.raw)) {
+		return
+	}
+	recovers := soon && goesOnLine().Match(l.raw)
+	kept := s.followed[:0]
 	for _, e := range s.followed {
 		if e.stream == l.stream {
 			e.handled = e.handled || recovers && e.later < 3 && e.kind != Root
@@ -161,5 +182,9 @@ func (s *Scanner) countLaterLines(l *line) {
 // warnings, stack frames, NCCL's messages.
 func isShutdownLine(line []byte) bool {
 	return len(line) > 2 && line[0] == '[' && bytes.IndexByte([]byte("EWIF"), line[1]) >= 0 ||
-		bytes.HasPrefix(line, []byte("frame #")) || bytes.HasPrefix(line, []byte("terminate called")) || bytes.Contains(line, []byte("NCCL "))
+		bytes.HasPrefix(line, []byte("frame #")) || bytes.HasPrefix(line, []byte("terminate called")) || bytes.Contains(line, []byte("NCCL ")) ||
+		bytes.HasPrefix(line, []byte("-----")) || bytes.HasPrefix(line, []byte("note: ")) || bytes.HasPrefix(line, []byte("Exception ignored")) || launcherBanner().Match(line)
 }
+
+// launcherBanner matches the fixed lines that launchers print after the end of a worker.
+var launcherBanner = lazyRegexp(`^(?:Primary job |a non-zero exit code|thus causing|the job to be terminated|(?:mpirun|prterun|mpiexec) |srun: |slurmstepd: |pdsh@|make)`)

@@ -121,7 +121,7 @@ func (s *Scanner) hypotheses() []*hypothesis {
 		explains := func(o *hypothesis) bool {
 			return o != h && o.tier < tierVague && slices.Contains(o.row.Explains, h.row.ID())
 		}
-		if h.tier < tierVague && slices.ContainsFunc(list, explains) || (h.tier == tierVague || h.tier == tierSymptom) && lostPeer {
+		if h.tier < tierVague && slices.ContainsFunc(list, explains) || (h.tier == tierVague || h.tier == tierSymptom && !h.row.Kind.isGeneral()) && lostPeer {
 			h.tier = tierConsequence
 		}
 	}

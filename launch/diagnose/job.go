@@ -34,6 +34,7 @@ type job struct {
 type endings struct {
 	ends   []workerEnd
 	exited map[int]*event // ranks that ended normally
+	named  *event         // the process that mpirun named last
 	hydra  *event         // the process of which mpiexec tells the end in the next lines
 }
 
@@ -121,6 +122,9 @@ func jobLines() []jobLine {
 		{[]string{"exited on signal "}, (*Scanner).readMpirun},
 		{[]string{"was not called before program exit", "has not been destroyed before we destruct"}, (*Scanner).readExit},
 		{[]string{"will restart worker group", ": restart "}, (*Scanner).readRestart},
+		{[]string{"exit code", "exit status", "exited with ", "return code", "core dumped", "returned non-zero", "exitcode"}, (*Scanner).readExitCode},
+		{[]string{"process name: ["}, (*Scanner).readProcessName},
+		{[]string{"ray::"}, (*Scanner).readRayTask},
 		{[]string{"nranks "}, (*Scanner).readInit},
 		{[]string{"bootstrap : using ", "bootstrap: using "}, (*Scanner).readAddress},
 		{[]string{"nccl_net set by environment to ib", "nccl_net=ib", "network ib not found", "using network ib"}, func(s *Scanner, _ *line) { s.job.facts[AskedInfiniBand] = true }},

@@ -16,6 +16,9 @@ const (
 	CatchableClue
 	Warning
 	Symptom
+	Fatal
+	SystemError
+	Logged
 	Stop
 	Absence
 	Ending
@@ -32,6 +35,7 @@ const (
 	tierCause tier = iota
 	tierClue
 	tierSymptom
+	tierLogged
 	tierAbsence
 	tierEnding
 	tierVague
@@ -59,6 +63,9 @@ var kinds = [...]kindInfo{
 	CatchableClue: {"clue unless caught", tierClue, true, "a clue, unless the program printed more than a few lines afterwards"},
 	Warning:       {"warning", tierClue, false, "comes from jobs that work as well; counts only beside other evidence of a failure"},
 	Symptom:       {"symptom", tierSymptom, true, "an explicit error that does not say its cause; a consequence beside a lost peer"},
+	Fatal:         {"fatal", tierSymptom, true, "an error in words that no row knows, after which its writer ended"},
+	SystemError:   {"system error", tierSymptom, true, "what the system says of a file, a program or a server, in any program's line; shows a failure if it is the last that its writer printed"},
+	Logged:        {"logged", tierLogged, true, "an error in words that no row knows; shows a failure if it is the last that its writer printed"},
 	Stop:          {"stop", tierAbsence, false, "something outside ended the job; a cause if it came before all causes, since a worker that is stopped may print any error"},
 	Absence:       {"absence", tierAbsence, false, "something did not come in time; any explicit line is stronger"},
 	Ending:        {"end", tierEnding, false, "a worker ended, and the line does not say why"},
@@ -71,6 +78,10 @@ var kinds = [...]kindInfo{
 func (k Kind) String() string    { return kinds[k].name }
 func (k Kind) tier() tier        { return kinds[k].tier }
 func (k Kind) isCatchable() bool { return kinds[k].catchable }
+
+// isGeneral reports whether such evidence is of a row for lines in any words. Programs
+// log many errors that they overcome.
+func (k Kind) isGeneral() bool { return k == Fatal || k == SystemError || k == Logged }
 
 // mayExplain reports whether such evidence may explain a failure. The scanner counts
 // the lines that follow it, because the job may have survived it.

@@ -13,6 +13,7 @@ const maxLastWords = 40
 var noWords = anyOf(
 	`^\W*$`, `^frame #\d+: `, ` NCCL INFO `, `^(?:usage|Usage): `, `^\s`, `^(?:srun|slurmstepd|salloc|sbatch)\b`, `\d+%\|`, `it/s\]`, `^[EWIF]\d{4} `,
 	`torch[./]distributed[./](?:elastic|run|launch)`, `OMP_NUM_THREADS`, `^\[[EWIF]\b`, `HYDRA_FULL_ERROR`, `Killing subprocess`, `^(?:Thread|Current thread) 0x`, `^Extension modules: `,
+	`^(?:Primary job |a non-zero exit code|thus causing|the job to be terminated|(?:mpirun|prterun|mpiexec) detected)`,
 )
 
 // lastWords returns the last telling line before the present one of the worker that
@@ -126,6 +127,49 @@ func (s *Scanner) readHydra(l *line) {
 	}
 	s.addEnd(workerEnd{event: s.job.hydra, code: code, isRoot: true})
 	s.job.hydra = nil
+}
+
+// readProcessName reads the name of the process that ended first, as mpirun and prterun
+// tell it. Its exit code is in the next line.
+func (s *Scanner) readProcessName(l *line) {
+	if m := processName().FindSubmatch(l.raw); m != nil {
+		s.job.named = s.newEvent(s.matcher.byKey[rowNoReason], l)
+		s.job.named.rank, _ = strconv.Atoi(string(m[1]))
+	}
+}
+
+var (
+	processName  = lazyRegexp(`Process name: \[(?:\[\d+,\d+\],|\S+@\d+,)(\d+)\]`)
+	exitCodeLine = lazyRegexp(`(?i)\bexit(?:ed)?(?: ?code| status|ed with|s with)(?: (?:non-?zero|code|status|exit|return|error))* ?[:= (]*(-?\d+)|\breturn(?:ed)?(?: non-?zero)?(?: exit)? (?:code|status):?[ =]+(-?\d+)|(core dumped)`)
+)
+
+// readRayTask reads the process of a task of Ray whose traceback follows.
+func (s *Scanner) readRayTask(l *line) {
+	if m := rayTaskLine().FindSubmatch(l.raw); m != nil {
+		s.rayTask = s.newEvent(s.matcher.byKey[rowNoReason], l)
+		s.rayTask.pid, _ = strconv.Atoi(string(m[1]))
+		s.rayTask.host = plainText(m[2])
+	}
+}
+
+var rayTaskLine = lazyRegexp(`ray::\S+\(\) \(pid=(\d+)(?:, ip=([^\s,)]+))?`)
+
+// readExitCode reads an exit code in any words. One that is not 0 shows that the job
+// failed.
+func (s *Scanner) readExitCode(l *line) {
+	m := exitCodeLine().FindSubmatch(l.raw)
+	if m == nil || goesOnLine().Match(l.raw) {
+		return
+	}
+	code, _ := strconv.Atoi(string(m[1]) + string(m[2]))
+	if code == 0 && len(m[3]) == 0 {
+		return
+	}
+	s.job.failed = true
+	if e := s.job.named; e != nil && e.log == l.stream.log && l.number-e.number <= 2 {
+		s.addEnd(workerEnd{event: e, code: code, isRoot: true, lastWords: s.lastWords(e)})
+		s.job.named = nil
+	}
 }
 
 // addSpawnEnd records the end of a process that torch.multiprocessing started, as its

@@ -85,7 +85,8 @@ func (s *Scanner) classify(l *line, hasWord bool) {
 	}
 	s.report.readLine(s, l)
 	s.job.recordWriter(l)
-	s.countLaterLines(l)
+	s.continueText(l)
+	isKnown := false
 	if hasWord {
 		for i, f := range s.matcher.jobLines {
 			if l.words.has(len(s.matcher.rows) + i) {
@@ -94,7 +95,11 @@ func (s *Scanner) classify(l *line, hasWord bool) {
 		}
 		if row, at := s.matcher.match(&l.words, l.raw); row != nil {
 			s.recordMatch(row, at, l)
+			isKnown = true
 		}
+	}
+	if !isKnown { // another error does not show that the program went on
+		s.countLaterLines(l)
 	}
 	s.readTraceback(l)
 	if l.number%1024 == 0 {

@@ -21,6 +21,9 @@ func literals(pattern string) []string {
 // maxExact bounds the texts that exact lists for one expression.
 const maxExact = 48
 
+// maxClass bounds the characters of a class that exact lists.
+const maxClass = 8
+
 // required returns the best set of literals of re, nil if it has none.
 func required(re *syntax.Regexp) []string {
 	if all := exact(re); shortest(all) > 0 {
@@ -99,6 +102,16 @@ func exact(re *syntax.Regexp) []string {
 		return []string{strings.Map(unicode.ToLower, string(re.Rune))}
 	case syntax.OpEmptyMatch, syntax.OpWordBoundary, syntax.OpNoWordBoundary, syntax.OpBeginText, syntax.OpBeginLine, syntax.OpEndText, syntax.OpEndLine:
 		return []string{""}
+	case syntax.OpCharClass:
+		var all []string
+		for i := 0; i < len(re.Rune); i += 2 {
+			for r := re.Rune[i]; r <= re.Rune[i+1] && len(all) <= maxClass; r++ {
+				all = append(all, string(unicode.ToLower(r)))
+			}
+		}
+		if len(all) <= maxClass {
+			return all
+		}
 	case syntax.OpCapture:
 		return exact(re.Sub[0])
 	case syntax.OpQuest:

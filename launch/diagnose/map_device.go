@@ -62,16 +62,12 @@ func deviceRows() []Row {
 			Cause: "a GPU's hardware failed", Fix: drain, Seen: "CUDA 214, 220", Source: "section 6.4",
 		},
 		{
-			Key: "x04", Checks: ids("X-CUDAOOM"), Kind: Catchable, Pattern: `CUDA out of memory|torch\.(?:cuda\.)?OutOfMemoryError|CUDA error: out of memory|CUBLAS_STATUS_ALLOC_FAILED`,
+			Key: "x04", Checks: ids("X-CUDAOOM"), Kind: Catchable, Pattern: `CUDA out of memory|CUDA_ERROR_OUT_OF_MEMORY|cudaErrorMemoryAllocation|hipErrorOutOfMemory|torch\.(?:cuda\.)?OutOfMemoryError|CUDA error: out of memory|CUBLAS_STATUS_ALLOC_FAILED`,
 			Cause: "the worker ran out of GPU memory", Fix: memory, Seen: "torch", Source: "CUDACachingAllocator.cpp",
 		},
 		{
-			Key: "x05", Checks: ids("X-CUDAERR"), Kind: Primary, Pattern: `CUDA error: (?:an illegal memory access|device-side assert|misaligned address|an illegal instruction|invalid program counter)|Cuda failure.*(?:illegal memory access|device-side assert|misaligned address)|device-side assert triggered`,
+			Key: "x05", Checks: ids("X-CUDAERR"), Kind: Primary, Pattern: `CUDA_ERROR_(?:ILLEGAL_ADDRESS|ASSERT|MISALIGNED_ADDRESS|LAUNCH_FAILED)|cudaError(?:IllegalAddress|Assert|LaunchFailure)|hipErrorIllegalAddress|CUDA error: (?:an illegal memory access|device-side assert|misaligned address|an illegal instruction|invalid program counter)|Cuda failure.*(?:illegal memory access|device-side assert|misaligned address)|device-side assert triggered`,
 			Cause: "a kernel of the program did an illegal access, or its assertion failed", Fix: "run again with CUDA_LAUNCH_BLOCKING=1 and look for indices out of range (labels, embedding ids); compute-sanitizer names the kernel", Seen: "CUDA 700, 710, 716", Source: "CUDAException.cpp",
-		},
-		{
-			Key: "x06", Checks: ids("X-CUDAERR"), Kind: Clue, Pattern: `CUDA error: |Cuda failure|HIP failure|HIP error: |CUDA runtime error \(|unhandled cuda error|cuBLAS error|CUBLAS_STATUS_\w+|CUDNN_STATUS_\w+`,
-			Cause: "a call of CUDA failed", Fix: "run again with CUDA_LAUNCH_BLOCKING=1; look for Xid lines in the kernel's log", Seen: "CUDA", Source: "CUDAException.cpp, src/include/checks.h",
 		},
 		{
 			Key: "55", Checks: ids("D04"), Kind: Primary, Pattern: `nvmlInit\w*\(\) failed|Failed to initialize NVML|forward compatibility was attempted on non supported HW`,
@@ -116,6 +112,10 @@ func deviceRows() []Row {
 		{
 			Key: "93b", Checks: ids("G01"), Kind: Consequence, Pattern: `NVRM: Xid \(PCI:\S+\): (?:43|45)\b`,
 			Cause: "the driver cleaned up after a process that had failed before", Fix: "look for the earlier error", Seen: "kernel", Source: "the same",
+		},
+		{
+			Key: "x06", Checks: ids("X-CUDAERR"), Kind: Clue, Pattern: `CUDA error: |Cuda failure|HIP failure|HIP error: |CUDA runtime error \(|unhandled cuda error|cuBLAS error|CUBLAS_STATUS_[A-RT-Z]\w+|CUDNN_STATUS_[A-RT-Z]\w+|CUDA_ERROR_\w+|cudaError[A-Z]\w+|hipError[A-Z]\w+|(?:CUSOLVER|CUSPARSE|CURAND)_STATUS_\w+|CUFFT_\w+_(?:ERROR|FAILED)|NVRTC_ERROR\w*|miopenStatus[A-RT-Z]\w+|rocblas_status_[a-rt-z]\w+|HSA_STATUS_ERROR\w*|CUDA (?:error|failure) ?(?:code)?[ =:(]*\d+`,
+			Cause: "a call of CUDA failed", Fix: "run again with CUDA_LAUNCH_BLOCKING=1; look for Xid lines in the kernel's log", Seen: "CUDA", Source: "CUDAException.cpp, src/include/checks.h",
 		},
 	}
 }

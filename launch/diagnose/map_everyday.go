@@ -11,6 +11,38 @@ func everydayRows() []Row {
 	)
 	return []Row{
 		{
+			Key: "v01", Checks: ids("X-ABORTED"), Kind: Consequence, Pattern: `Terminating process because the JAX distributed service detected fatal errors|Polled an error from coordination service|Horovod has been shut down|HorovodInternalError`,
+			Cause: "another task of the job had failed", Fix: "look for the earliest error of another task", Seen: "JAX, Horovod", Source: "client.h, operations.cc",
+		},
+		{
+			Key: "v02", Checks: ids("X-TIMEOUT-MISSING-RANK", "R02"), Kind: Absence, Pattern: `DEADLINE_EXCEEDED: (?:Barrier timed out|.*RegisterTask)|cluster registration failed`,
+			Cause: "not all tasks came to the barrier in time", Fix: "the tasks that are listed did not come: read their logs, and check that they reach the coordinator's address", Seen: "JAX", Source: "coordination_service.cc",
+		},
+		{
+			Key: "v03", Checks: ids("X-MPI"), Kind: Clue, Pattern: `\*\*\* MPI_ERR_\w+: |Fatal error in (?:internal_|P)?MPI_?\w+: |on node \d+ \(rank (?P<rank>\d+) in comm \d+\): `,
+			Cause: "a call of MPI failed", Fix: "the lines below it say which argument or transport: compare counts and types of sender and receiver, and look for an earlier error of another rank", Seen: "Open MPI, MPICH", Source: "MPI_Error_string(3)",
+		},
+		{
+			Key: "v04", Checks: ids("X-STOPPED"), Kind: Clue, Pattern: `failed (?:liveness|startup) probe, will be restarted`,
+			Cause: "Kubernetes restarted a container because its probe got no answer", Fix: "give the probe more time (failureThreshold, timeoutSeconds), or remove it: a worker that computes may not answer", Seen: "Kubernetes", Source: "kubelet",
+		},
+		{
+			Key: "v08", Checks: ids("X-START"), Kind: Clue, Pattern: `Error response from daemon: `,
+			Cause: "docker could not start the container", Fix: "do what that line says: the image's name, a port that is in use, a folder that does not exist, or the NVIDIA container toolkit (docker run --rm --gpus all IMAGE nvidia-smi tests it)", Seen: "docker", Source: "moby",
+		},
+		{
+			Key: "v05", Checks: ids("V03", "V01"), Kind: Primary, Pattern: `no kernel image is available for execution|cudaErrorNoKernelImageForDevice|CUDA_ERROR_NO_BINARY_FOR_GPU|hipErrorNoBinaryForGpu|not compatible with the current PyTorch installation`,
+			Cause: "the program or a library was not built for this GPU", Fix: "install a build for its compute capability (torch.cuda.get_arch_list() lists those of torch), or build extensions with TORCH_CUDA_ARCH_LIST or PYTORCH_ROCM_ARCH", Seen: "CUDA 209, HIP", Source: "driver_types.h",
+		},
+		{
+			Key: "v06", Checks: ids("G01"), Kind: Root, Pattern: `mce: \[Hardware Error\]|EDAC MC\d+: .*\bUE\b|SXid \(PCI:\S+\): \d+, Fatal|Kernel panic - not syncing|Uncorrectable .*(?:PCIe|AER)|PCIe Bus Error: severity=Uncorrect`,
+			Cause: "the hardware of a node failed", Fix: "take the node out of the job (drain it) and read its kernel log (dmesg -T) and its console", Seen: "kernel", Source: "mce, EDAC, nvidia-nvswitch",
+		},
+		{
+			Key: "v07", Checks: ids("X-DISK"), Kind: Root, Pattern: `I/O error, dev \w+|EXT4-fs error|XFS \([^)]*\): (?:Corruption|log I/O error|Filesystem has been shut)|LustreError: |Remounting filesystem read-only`,
+			Cause: "a disk or file system of a node failed", Fix: "check that node's storage (dmesg -T, smartctl, lfs check servers); take the node out of the job", Seen: "kernel", Source: "block layer",
+		},
+		{
 			Key: "w01", Checks: ids("X-LIBRARY", "V05"), Kind: Primary, Pattern: `error while loading shared libraries: `,
 			Cause: "the program could not load a library", Fix: library, Seen: "ld.so", Source: "ld.so(8)",
 		},
@@ -79,11 +111,11 @@ func everydayRows() []Row {
 			Cause: "a network link of a node went down", Fix: "check the cable, the port's counters and the switch; take the node out of the job", Seen: "kernel", Source: "mlx5_core",
 		},
 		{
-			Key: "w17", Checks: ids("X-ACTOR-DIED"), Kind: Vague, Pattern: `The actor (?:is dead because|died) .*(?:worker process has died|unexpectedly)|A worker died or was killed while executing a task`,
+			Key: "w17", Checks: ids("X-ACTOR-DIED"), Kind: Vague, Pattern: `The actor (?:is dead because|died) .*(?:worker process has died|unexpectedly)|A worker died or was killed while executing a task(?:.*Worker IP address: (?P<host>[\d.]+))?(?:.*Worker PID: (?P<pid>\d+))?`,
 			Cause: "a worker of Ray ended, and no line shows why", Fix: "read the worker's own files on its node (/tmp/ray/session_latest/logs), and dmesg there for the OOM killer", Seen: "Ray", Source: "ray core worker",
 		},
 		{
-			Key: "w18", Checks: ids("X-DISK"), Kind: Clue, Pattern: `FailedMount |MountVolume\.SetUp failed|mount\.nfs: `,
+			Key: "w18", Checks: ids("X-DISK"), Kind: Clue, Pattern: `FailedMount |FailedAttachVolume|MountVolume\.SetUp failed|mount\.nfs: `,
 			Cause: "a volume could not be mounted on a node", Fix: "kubectl describe pod names the volume and the reason; check that the node reaches its server", Seen: "Kubernetes, Linux", Source: "kubelet",
 		},
 		{

@@ -62,7 +62,7 @@ func systemRows() []Row {
 			Cause: "the kernel killed a process because memory was used up", Fix: host, Seen: "kernel", Source: "section 5",
 		},
 		{
-			Key: "x26", Checks: ids("X-HOSTOOM", "L07"), Kind: Root, Pattern: `OOMKilled\s+pod/(?P<host>\S+)|\bOOMKilled\b|srun: error: .*: Out Of Memory|oom[-_]kill event|Exceeded (?:job|step) memory limit|DataLoader worker.* killed by signal: Killed`,
+			Key: "x26", Checks: ids("X-HOSTOOM", "L07"), Kind: Root, Pattern: `OOMKilled\s+pod/(?P<host>\S+)|\bOOMKilled\b|srun: error: .*: Out Of Memory|oom[-_]kill event|Exceeded (?:job|step) memory limit|TERM_MEMLIMIT|job killed: (?:mem|vmem|pmem)\b|DataLoader worker.* killed by signal: Killed`,
 			Cause: "a process was killed because the memory of its container or job was used up", Fix: host, Seen: "Slurm, Kubernetes", Source: "section 5",
 		},
 		{

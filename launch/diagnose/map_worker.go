@@ -26,6 +26,11 @@ const (
 	rowPeerExited        = "x63"  // a rank that ended well while others needed it
 	rowLastWords         = "x65"  // an exit code after a line of the log
 	rowUnknownWarning    = "z01"  // an NCCL WARN that no other row knows
+	rowFatal             = "z10"  // a line at the level fatal
+	rowLogged            = "z11"  // a line at the level error
+	rowCoreDumped        = "z08"  // a core dump without another word
+	rowCascade           = "z02"  // such a line that speaks of another failure
+	rowSummary           = "z03"  // such a line that sums up
 	rowInterrupted       = "x66"  // an exception that shows Ctrl-C
 	rowTwoOnGPU          = "46"   // two ranks on one GPU, as NCCL says
 	rowHostID            = "x64"  // two hosts that NCCL takes for one
@@ -81,8 +86,8 @@ func workerRows() []Row {
 			Cause: "the worker was killed by SIGKILL and nothing else explains it: most often the OOM killer", Fix: "check dmesg -T | grep -i oom on that node, memory.events of its cgroup, and the scheduler's records of the job", Seen: "torchrun, gorun", Source: "section 6.5",
 		},
 		{
-			Key: "x54", Checks: ids("X-TIMELIMIT"), Kind: Stop, Pattern: `CANCELLED AT \S+ DUE TO TIME LIMIT`,
-			Cause: "the job's time limit was reached (Slurm)", Fix: "if the last lines are much older than the limit, the job hung: look there; otherwise use a longer --time, or write checkpoints from which the next job can continue (sbatch --signal=USR1@300 sends a signal 300 s before the end)", Seen: "Slurm", Source: "slurmstepd",
+			Key: "x54", Checks: ids("X-TIMELIMIT"), Kind: Stop, Pattern: `CANCELLED AT \S+ DUE TO TIME LIMIT|job killed: walltime|TERM_RUNLIMIT`,
+			Cause: "the job's time limit was reached", Fix: "if the last lines are much older than the limit, the job hung: look there; otherwise use a longer --time, or write checkpoints from which the next job can continue (sbatch --signal=USR1@300 sends a signal 300 s before the end)", Seen: "Slurm", Source: "slurmstepd",
 		},
 		{
 			Key: "x55", Checks: ids("X-PREEMPTED"), Kind: Stop, Pattern: `CANCELLED AT \S+ DUE TO (?:PREEMPTION|JOB REQUEUE)`,
@@ -219,15 +224,5 @@ func lostRows() []Row {
 			Cause: "the worker was stopped from outside", Fix: earlier, Seen: "Python", Source: "traceback",
 		},
 		lost(rowPeerException, noLine, "the worker's exception shows that a peer had ended", peer, "torch", "traceback"),
-	}
-}
-
-// catchAllRows returns the rows about lines that no other row knows.
-func catchAllRows() []Row {
-	return []Row{
-		{
-			Key: rowUnknownWarning, Checks: ids("X-NCCL"), Kind: Symptom, Pattern: ` NCCL WARN \S`,
-			Cause: "NCCL warned of something that gorun explain does not know", Fix: "read the line and those below it of the same process; NCCL_DEBUG=INFO shows what came before", Seen: "all", Source: "src/debug.cc",
-		},
 	}
 }

@@ -50,11 +50,14 @@ func newMatcher() *matcher {
 	return m
 }
 
-// match returns the first row of words that matches text.
+// match returns the first row of words that matches text. The general rows come last.
 func (m *matcher) match(words *entries, text []byte) (*compiledRow, []int) {
 	for i, row := range m.rows {
 		if words.has(i) {
 			if at := row.re().FindSubmatchIndex(text); at != nil {
+				if row.Kind.isGeneral() && isUnloud(text) {
+					return nil, nil
+				}
 				return row, at
 			}
 		}

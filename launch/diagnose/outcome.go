@@ -1,9 +1,6 @@
 package diagnose
 
-import (
-	"bytes"
-	"sync"
-)
+import "bytes"
 
 // maxOutcomes bounds the lines of one log that say how the job went on.
 const maxOutcomes = 256
@@ -55,11 +52,6 @@ func (s *Scanner) overcome(l *line) {
 // wasOvercome reports whether a later line of the log says that the job went on.
 func (s *Scanner) wasOvercome(e *event) bool { return e.number < s.job.overcome[e.log] }
 
-// recoveryWords finds what a program prints after an error that it caught.
-var recoveryWords = sync.OnceValue(func() *finder {
-	return newFinder([][]string{{"attempting to recover", "retrying", "failed, trying batch size", "falling back to", "skipping batch", "skipping this batch", "will retry"}})
-})
-
 var (
 	// warningLine matches the front of a line that a logger wrote as a warning.
 	warningLine = lazyRegexp(`^(?:[-\d:,.T |]*)?(?:\| |\[)?(?:WARNING|WARN)\b`)
@@ -73,6 +65,9 @@ var (
 func isQuoted(raw []byte, at int) bool {
 	if dataLine().Match(raw) {
 		return true
+	}
+	if raw[0] == '"' && bytes.LastIndexByte(raw, '"') == len(bytes.TrimSpace(raw))-1 && bytes.Count(raw, []byte{'"'}) == 2 { // the whole line
+		return false
 	}
 	if bytes.Count(raw[:at], []byte{'"'})%2 == 0 {
 		return false

@@ -49,7 +49,7 @@ func (h *head) removePrefix(line []byte) (rest []byte, more bool) {
 	case '0' <= c && c <= '9':
 		if t, rest := readTime(line); t.isKnown() {
 			h.setTime(t)
-			return removeCRI(skipSpace(rest)), true
+			return removeCRI(skipSpace(bytes.TrimPrefix(rest, []byte(":")))), true
 		}
 		n, after := digits(line)
 		if n >= 0 && len(after) > 1 && after[0] == ':' && after[1] == ' ' { // srun -l
@@ -91,7 +91,7 @@ func (h *head) removeName(line []byte) (rest []byte, more bool) {
 		digit = digit || line[i] <= '9' && line[i] >= '0'
 		i++
 	}
-	if i < 2 || i+2 > len(line) {
+	if i < 2 || i+2 > len(line) || isDuration(line[:i]) {
 		return line, false
 	}
 	name, after := line[:i], line[i:]
@@ -113,6 +113,12 @@ func (h *head) removeName(line []byte) (rest []byte, more bool) {
 		return skipSpace(bar[1:]), true
 	}
 	return line, false
+}
+
+// isDuration reports whether a name is a number with a unit: 0.512s.
+func isDuration(name []byte) bool {
+	digits := bytes.TrimRight(name, "smhdu")
+	return len(digits) < len(name) && len(bytes.Trim(digits, "0123456789.")) == 0
 }
 
 // readNCCL reads host:pid:tid at the front of NCCL's lines.

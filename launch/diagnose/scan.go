@@ -50,6 +50,8 @@ type current struct {
 	report        report
 	hasText       bool   // a line is not empty
 	lastLine      string // the last such line, if the log is the end of a worker's output
+	unfinished    *event // an error whose text goes on in the next line
+	rayTask       *event // the task of Ray that a line named last
 	formatChecked bool   // the scanner knows whether it is text
 	before        []byte // the part of the log in memory that the scanner has read
 }

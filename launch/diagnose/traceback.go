@@ -132,6 +132,10 @@ func (s *Scanner) recordException(t *tracebackReader, e exception, end int64) {
 		ev.local = t.spawned
 	}
 	ev.kind = kind
+	if task := s.rayTask; task != nil && task.stream == ev.stream && ev.number-task.number < 100 {
+		ev.pid, ev.host = task.pid, task.host
+		s.rayTask = nil
+	}
 	ev.later = e.laterLines()
 	ev.text = plainText([]byte(e.text())) + at
 	t.previous = s.record(ev, e.text()[:min(len(e.text()), 200)])

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"path"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -23,38 +24,49 @@ const (
 
 // Dump is what one rank's recorder holds.
 type Dump struct {
-	Rank    int    // by the name of the file
-	File    string // the dump's own name
-	Version string
-	Groups  map[string]Group // by the recorder's id of the process group
-	Calls   []Call           // the oldest first
-	// Complete reports that the recorder has dropped no call.
-	Complete bool
+	Rank    int              `json:"rank"` // by the name of the file
+	File    string           `json:"-"`    // the dump's own name
+	Version string           `json:"-"`
+	Groups  map[string]Group `json:"groups"` // by the recorder's id of the process group
+	Calls   []Call           `json:"calls"`  // the oldest first
 }
 
 // Group is a process group.
 type Group struct {
-	Name, Desc string
-	Ranks      []int // nil: unknown
+	Name  string  `json:"name"`
+	Desc  string  `json:"desc,omitempty"`
+	Ranks RankSet `json:"ranks,omitempty"`
 }
 
 // Call is one call of a collective, or of send or receive.
 type Call struct {
-	Group  string // key of Dump.Groups
-	Seq    int    // number among the group's collectives, or among its sends and receives
-	P2P    bool
-	Name   string // "nccl:all_reduce"
-	Sizes  string // of the input: "[4 1024]"
-	Types  string
-	State  string // scheduled, started, completed
-	Frames []Frame
+	Group  string  `json:"g"` // key of Dump.Groups
+	Seq    int     `json:"n"` // number among the group's collectives, or among its sends and receives
+	P2P    bool    `json:"p,omitempty"`
+	Name   string  `json:"f"`           // "nccl:all_reduce"
+	Sizes  string  `json:"s,omitempty"` // of the input: "[4 1024]"
+	Types  string  `json:"t,omitempty"`
+	State  State   `json:"e,omitempty"`
+	Made   int64   `json:"c,omitempty"` // when, in nanoseconds since 1970 by the rank's clock; 0: unknown
+	Frames []Frame `json:"l,omitempty"`
 }
+
+// State says how far a call came.
+type State string
+
+// The states of a call. A recorder knows that a call has started only if the job
+// measures its collectives (TORCH_NCCL_ENABLE_TIMING).
+const (
+	Scheduled State = "scheduled"
+	Started   State = "started"
+	Completed State = "completed"
+)
 
 // Frame is a line of a program. The innermost frame of a call comes first.
 type Frame struct {
-	File string
-	Line int
-	Func string
+	File string `json:"f"`
+	Line int    `json:"l"`
+	Func string `json:"n,omitempty"`
 }
 
 // IsDump reports whether a file begins as a dump does: as a pickle of protocol 2 that
@@ -79,19 +91,50 @@ func Read(name string, r io.Reader) (Dump, error) {
 	if !ok {
 		return Dump{}, fmt.Errorf("it is a pickle without entries")
 	}
-	d := Dump{Rank: rank, File: name, Version: text(top["version"]), Groups: map[string]Group{}, Complete: true}
+	d := Dump{Rank: rank, File: name, Version: text(top["version"]), Groups: map[string]Group{}}
 	d.readGroups(top)
 	for i, e := range entries.items {
 		entry, ok := e.(dict)
 		if !ok || len(d.Calls) == maxEntries {
 			return Dump{}, fmt.Errorf("its entry %d is no call", i)
 		}
-		if i == 0 {
-			d.Complete = integer(entry["record_id"], 0) == 0
-		}
 		d.readCall(entry)
 	}
+	d.settle()
 	return d, nil
+}
+
+// coalesced is the name of the entry that ends a batch of calls (batch_isend_irecv).
+const coalesced = "nccl:coalesced"
+
+// settle gives the sends and receives of a batch the batch's state. The recorder keeps
+// no event for a single call of a batch, and so leaves it scheduled for ever. The entry
+// of the batch itself goes, because its calls stand for it.
+func (d *Dump) settle() {
+	type batch struct {
+		group string
+		seq   int
+	}
+	states := map[batch]State{}
+	sizes := map[batch]int{}
+	for _, c := range d.Calls {
+		if key := (batch{c.Group, c.Seq}); c.P2P && c.Name == coalesced {
+			states[key] = c.State
+		} else if c.P2P {
+			sizes[key]++
+		}
+	}
+	var kept []Call
+	for _, c := range d.Calls {
+		if state, ok := states[batch{c.Group, c.Seq}]; c.P2P && ok {
+			if c.Name == coalesced && sizes[batch{c.Group, c.Seq}] > 0 {
+				continue
+			}
+			c.State = state
+		}
+		kept = append(kept, c)
+	}
+	d.Calls = kept
 }
 
 // rankOf returns the number at the end of a file's name.
@@ -113,14 +156,15 @@ func (d *Dump) readGroups(top dict) {
 			return
 		}
 		if c, ok := v.(dict); ok {
-			d.Groups[short(id)] = Group{Name: text(c["name"]), Desc: text(c["desc"]), Ranks: ranks(c["ranks"])}
+			d.Groups[short(id)] = Group{Name: text(c["name"]), Desc: text(c["desc"]), Ranks: NewRankSet(ranks(c["ranks"]))}
 		}
 	}
 }
 
 func (d *Dump) readCall(entry dict) {
 	c := Call{
-		P2P: entry["is_p2p"] == true, Name: text(entry["profiling_name"]), State: text(entry["state"]),
+		P2P: entry["is_p2p"] == true, Name: text(entry["profiling_name"]), State: State(text(entry["state"])),
+		Made:  max(0, nanoseconds(entry["time_created_ns"])),
 		Sizes: sizes(entry["input_sizes"]), Types: sizes(entry["input_dtypes"]),
 		Group: strconv.Itoa(integer(entry["pg_id"], 0)),
 	}
@@ -167,25 +211,49 @@ func (d *Dump) groupNamed(name, id string) string {
 	return key
 }
 
-// Where returns the line of the program that made a call: the innermost frame that is
-// not torch's own. It is "" if the recorder kept no frames.
-func (c Call) Where() string {
-	for _, f := range c.Frames {
-		if f.File == "" || strings.Contains(f.File, "/torch/") || strings.HasPrefix(f.File, "<") || strings.HasSuffix(f.File, ".cpp") || strings.HasSuffix(f.File, ".so") {
-			continue
-		}
-		where := fmt.Sprintf("%s:%d", path.Base(f.File), f.Line)
-		if f.Func != "" {
-			where = fmt.Sprintf("%s (%s)", f.Func, where)
-		}
-		return where
-	}
-	return ""
-}
-
 // What returns the call without its number: "all_reduce [4] Float".
 func (c Call) What() string {
 	return strings.Join(strings.Fields(strings.TrimPrefix(c.Name, "nccl:")+" "+c.Sizes+" "+c.Types), " ")
+}
+
+// isOpen reports whether the call has not ended.
+func (c Call) isOpen() bool { return c.State != Completed }
+
+// Tail returns the end of a dump: of each group the last n collectives, the last n sends
+// and receives, and the calls that have not ended, n of each at most. A call keeps the
+// line of the program alone.
+func (d Dump) Tail(n int) Dump {
+	type kind struct {
+		group     string
+		p2p, open bool
+	}
+	kept := map[kind]int{}
+	var calls []Call
+	open := func(c Call) bool {
+		key := kind{c.Group, c.P2P, true}
+		if !c.isOpen() || kept[key] >= n {
+			return false
+		}
+		kept[key]++
+		return true
+	}
+	isFirstOpen := make([]bool, len(d.Calls))
+	for i, c := range d.Calls {
+		isFirstOpen[i] = open(c)
+	}
+	for i, c := range slices.Backward(d.Calls) {
+		key := kind{c.Group, c.P2P, false}
+		if kept[key]++; kept[key] > n && !isFirstOpen[i] {
+			continue
+		}
+		c.Frames = nil
+		if f := d.Calls[i].programFrame(); f != nil {
+			c.Frames = []Frame{{path.Base(f.File), f.Line, f.Func}}
+		}
+		calls = append(calls, c)
+	}
+	slices.Reverse(calls)
+	return Dump{Rank: d.Rank, Groups: d.Groups, Calls: calls}
 }
 
 func short(s string) string { return strings.ToValidUTF8(s[:min(len(s), maxText)], "") }
@@ -200,6 +268,11 @@ func integer(v any, otherwise int) int {
 		return int(n)
 	}
 	return otherwise
+}
+
+func nanoseconds(v any) int64 {
+	n, _ := v.(int64)
+	return n
 }
 
 // ranks returns the ranks of a group: a list, or JSON in a string.

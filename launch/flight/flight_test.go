@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -129,8 +130,8 @@ func TestHostilePickles(t *testing.T) {
 	}
 }
 
-// job is a job's dumps in the making: by rank, group and call.
-type job struct {
+// testJob is a job's dumps in the making: by rank, group and call.
+type testJob struct {
 	groups map[string][]int
 	calls  map[int][]string // "group name state where"; the number is counted
 }
@@ -169,7 +170,7 @@ func appendPickle(b []byte, v any) []byte {
 }
 
 // dumps returns the dumps of a job as torch writes them.
-func (j job) dumps(t *testing.T) []Dump {
+func (j testJob) dumps(t *testing.T) []Dump {
 	t.Helper()
 	names := slices.Sorted(maps.Keys(j.groups))
 	config := map[string]any{}
@@ -186,11 +187,13 @@ func (j job) dumps(t *testing.T) []Dump {
 			if _, err := fmt.Sscanf(strings.ReplaceAll(c, ":", " "), "%s %s %s %s %s %d", &group, &name, &size, &state, &file, &line); err != nil {
 				t.Fatal(err)
 			}
-			isP2P := strings.HasPrefix(name, "send") || strings.HasPrefix(name, "recv")
-			if isP2P {
+			isP2P := strings.HasPrefix(name, "send") || strings.HasPrefix(name, "recv") || name == "coalesced"
+			switch {
+			case name == "coalesced": // has the number of the calls before it
+			case isP2P:
 				name = strings.Replace(name, "_", " ", 1)
 				messages[group]++
-			} else {
+			default:
 				collectives[group]++
 			}
 			elements, _ := strconv.Atoi(strings.Trim(size, "[]"))
@@ -209,7 +212,7 @@ func (j job) dumps(t *testing.T) []Dump {
 			t.Errorf("not recognised: %q", b[:8])
 		}
 		d, err := Read(fmt.Sprint("dump_", rank), bytes.NewReader(b))
-		if err != nil || d.Rank != rank || !d.Complete || d.Version != "2.10" {
+		if err != nil || d.Rank != rank || d.Version != "2.10" {
 			t.Fatalf("rank %d: %+v, %v", rank, d, err)
 		}
 		all = append(all, d)
@@ -223,48 +226,48 @@ func TestCompare(t *testing.T) {
 	world := map[string][]int{"world": {0, 1, 2}}
 	for _, tt := range []struct {
 		name string
-		job  job
+		job  testJob
 		want []string // of Verdict.String
 	}{
-		{"all ended", job{world, map[int][]string{0: {done}, 1: {done}, 2: {done}}}, nil},
+		{"all ended", testJob{world, map[int][]string{0: {done}, 1: {done}, 2: {done}}}, nil},
 		{
 			"a root that has left",
-			job{world, map[int][]string{0: {"world broadcast [4] completed a.py:3"}, 1: {"world broadcast [4] started a.py:3"}, 2: {}}},
+			testJob{world, map[int][]string{0: {"world broadcast [4] completed a.py:3"}, 1: {"world broadcast [4] started a.py:3"}, 2: {}}},
 			[]string{"rank 2 did not call broadcast [4] Float, number 1 of desc of world, in which rank 1 waits (step (a.py:3)); it made no call there"},
 		},
 		{
 			"a rank skips",
-			job{world, map[int][]string{0: {done, open}, 1: {done}, 2: {done, open}}},
+			testJob{world, map[int][]string{0: {done, open}, 1: {done}, 2: {done, open}}},
 			[]string{"rank 1 did not call all_reduce [4] Float, number 2 of desc of world, in which ranks 0 and 2 wait (step (a.py:3)); its last call there was all_reduce [4] Float, number 1 (step (a.py:3))"},
 		},
 		{
 			"a rank never called",
-			job{world, map[int][]string{0: {open}, 1: {}, 2: {open}}},
+			testJob{world, map[int][]string{0: {open}, 1: {}, 2: {open}}},
 			[]string{"rank 1 did not call all_reduce [4] Float, number 1 of desc of world, in which ranks 0 and 2 wait (step (a.py:3)); it made no call there"},
 		},
 		{
 			"other sizes",
-			job{world, map[int][]string{0: {open}, 1: {open}, 2: {"world all_reduce [5] started b.py:9"}}},
+			testJob{world, map[int][]string{0: {open}, 1: {open}, 2: {"world all_reduce [5] started b.py:9"}}},
 			[]string{"rank 2 called all_reduce [5] Float (step (b.py:9)) as number 1 of desc of world, where ranks 0 and 1 called all_reduce [4] Float (step (a.py:3))"},
 		},
 		{
 			"another call",
-			job{world, map[int][]string{0: {done, open}, 1: {done, "world broadcast [4] started b.py:9"}, 2: {done, open}}},
+			testJob{world, map[int][]string{0: {done, open}, 1: {done, "world broadcast [4] started b.py:9"}, 2: {done, open}}},
 			[]string{"rank 1 called broadcast [4] Float (step (b.py:9)) as number 2 of desc of world, where ranks 0 and 2 called all_reduce [4] Float (step (a.py:3))"},
 		},
 		{
 			"sizes of a gather may differ",
-			job{world, map[int][]string{0: {"world all_gather [4] started a.py:3"}, 1: {"world all_gather [5] started a.py:3"}, 2: {"world all_gather [4] started a.py:3"}}},
+			testJob{world, map[int][]string{0: {"world all_gather [4] started a.py:3"}, 1: {"world all_gather [5] started a.py:3"}, 2: {"world all_gather [4] started a.py:3"}}},
 			[]string{"ranks 0, 1 and 2 are all in all_gather [4] Float, number 1 of desc of world (step (a.py:3)), and it does not end"},
 		},
 		{
 			"no dump of one rank",
-			job{world, map[int][]string{0: {open}, 2: {open}}},
+			testJob{world, map[int][]string{0: {open}, 2: {open}}},
 			[]string{"rank 1 left no dump, and ranks 0 and 2 wait in all_reduce [4] Float, number 1 of desc of world (step (a.py:3))"},
 		},
 		{
 			"nested groups",
-			job{map[string][]int{"a": {0, 1}, "b": {1, 2}}, map[int][]string{
+			testJob{map[string][]int{"a": {0, 1}, "b": {1, 2}}, map[int][]string{
 				0: {"a all_reduce [4] started a.py:1"}, 1: {"b all_reduce [4] started a.py:2"}, 2: {},
 			}},
 			[]string{
@@ -273,32 +276,261 @@ func TestCompare(t *testing.T) {
 			},
 		},
 		{
+			"groups in another order",
+			testJob{map[string][]int{"a": {0, 1}, "b": {0, 1}}, map[int][]string{
+				0: {"a all_reduce [4] started a.py:1"}, 1: {"b all_reduce [4] started a.py:2"},
+			}},
+			[]string{
+				"ranks 0 and 1 wait for each other: rank 0 in all_reduce [4] Float, number 1 (step (a.py:1)); rank 1 in all_reduce [4] Float, number 1 (step (a.py:2))",
+				"rank 1 did not call all_reduce [4] Float, number 1 of desc of a, in which rank 0 waits (step (a.py:1)); it made no call there",
+				"rank 0 did not call all_reduce [4] Float, number 1 of desc of b, in which rank 1 waits (step (a.py:2)); it made no call there",
+			},
+		},
+		{
+			"two receives that wait for each other",
+			testJob{world, map[int][]string{0: {"world recv_0<-1 [4] started a.py:5"}, 1: {"world recv_1<-0 [4] started a.py:7"}, 2: {}}},
+			[]string{
+				"ranks 0 and 1 wait for each other: rank 0 in recv 0<-1 [4] Float, number 1 (step (a.py:5)); rank 1 in recv 1<-0 [4] Float, number 1 (step (a.py:7))",
+				"rank 1 did not call the other side of recv 0<-1 [4] Float of desc of world, in which rank 0 waits (step (a.py:5)); its last call there was recv 1<-0 [4] Float, number 1 (step (a.py:7))",
+				"rank 0 did not call the other side of recv 1<-0 [4] Float of desc of world, in which rank 1 waits (step (a.py:7)); its last call there was recv 0<-1 [4] Float, number 1 (step (a.py:5))",
+			},
+		},
+		{
+			"other sizes that NCCL let pass",
+			testJob{world, map[int][]string{
+				0: {"world all_reduce [9] completed a.py:3", open}, 1: {"world all_reduce [4] completed a.py:3", open}, 2: {"world all_reduce [4] completed a.py:3"},
+			}},
+			[]string{"rank 0 called all_reduce [9] Float (step (a.py:3)) as number 1 of desc of world, where ranks 1 and 2 called all_reduce [4] Float (step (a.py:3))"},
+		},
+		{
+			"a call behind another one",
+			testJob{map[string][]int{"a": {0, 1}, "b": {1, 2}}, map[int][]string{
+				0: {"a all_reduce [4] started a.py:1"}, 1: {"b all_reduce [4] started a.py:2", "a all_reduce [4] scheduled a.py:1"}, 2: {},
+			}},
+			[]string{
+				"rank 2 did not call all_reduce [4] Float, number 1 of desc of b, in which rank 1 waits (step (a.py:2)); it made no call there",
+				"ranks 0 and 1 are both in all_reduce [4] Float, number 1 of desc of a (step (a.py:1)), and it does not end",
+			},
+		},
+		{
+			"a receive from a rank without a dump",
+			testJob{world, map[int][]string{0: {"world send_0->1 [4] started a.py:5"}, 1: {"world recv_1<-2 [4] started a.py:4"}}},
+			[]string{
+				"rank 2 left no dump, and rank 1 waits in recv 1<-2 [4] Float, number 1 of desc of world (step (a.py:4))",
+				"rank 1 did not call the other side of send 0->1 [4] Float of desc of world, in which rank 0 waits (step (a.py:5)); its last call there was recv 1<-2 [4] Float, number 1 (step (a.py:4))",
+			},
+		},
+		{
+			"a batch of messages",
+			testJob{map[string][]int{"world": {0, 1}}, map[int][]string{
+				0: {"world send_0->1 [4] scheduled a.py:5", "world coalesced [0] completed a.py:6", "world send_0->1 [4] scheduled a.py:5", "world coalesced [0] scheduled a.py:6"},
+				1: {"world recv_1<-0 [4] scheduled a.py:5", "world coalesced [0] completed a.py:6"},
+			}},
+			[]string{"rank 1 did not call the other side of send 0->1 [4] Float of desc of world, in which rank 0 waits (step (a.py:5)); its last call there was recv 1<-0 [4] Float, number 1 (step (a.py:5))"},
+		},
+		{
 			"a receive without a send",
-			job{world, map[int][]string{0: {"world recv_0<-2 [4] started a.py:5"}, 1: {}, 2: {}}},
+			testJob{world, map[int][]string{0: {"world recv_0<-2 [4] started a.py:5"}, 1: {}, 2: {}}},
 			[]string{"rank 2 did not call the other side of recv 0<-2 [4] Float of desc of world, in which rank 0 waits (step (a.py:5)); it made no call there"},
 		},
 		{
 			"a receive with its send",
-			job{world, map[int][]string{0: {"world recv_0<-2 [4] started a.py:5"}, 1: {}, 2: {"world send_2->0 [4] started a.py:5"}}},
-			nil,
+			testJob{world, map[int][]string{0: {"world recv_0<-2 [4] started a.py:5"}, 1: {}, 2: {"world send_2->0 [4] started a.py:5"}}},
+			[]string{"ranks 0 and 2 are both in recv 0<-2 [4] Float, number 1 of desc of world (step (a.py:5)), and it does not end"},
 		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			var got []string
-			for _, v := range Compare(tt.job.dumps(t)) {
+			dumps := tt.job.dumps(t)
+			for _, v := range Compare(dumps) {
 				got = append(got, v.String())
 			}
 			if !slices.Equal(got, tt.want) {
 				t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(tt.want, "\n"))
 			}
+			got = nil
+			for _, v := range Compare(sent(t, dumps).Dumps) {
+				got = append(got, v.String())
+			}
+			if !slices.Equal(got, tt.want) {
+				t.Errorf("between nodes: got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(tt.want, "\n"))
+			}
 		})
+	}
+}
+
+// sent returns dumps as another node gets them.
+func sent(t *testing.T, dumps []Dump) Answer {
+	t.Helper()
+	body, err := json.Marshal(NewAnswer(dumps, nil))
+	if err != nil || len(body) > maxAnswer {
+		t.Fatalf("%d bytes, %v", len(body), err)
+	}
+	a, err := DecodeAnswer(body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// TestRealDumps compares dumps that torch 2.11 wrote of four jobs that hung: one of rank
+// 2's faults each, in data parallel, fully sharded, tensor parallel and pipeline jobs.
+func TestRealDumps(t *testing.T) {
+	for _, tt := range []struct {
+		folder, first string
+		verdicts      int
+	}{
+		{"ddp-other", "rank 2 called broadcast [1048576] Float (evaluate (programs.py:107)) as number 18 of default_pg, where ranks 0, 1 and 3 called all_reduce [263168] Float", 1},
+		{"fsdp-sleep", "rank 2 did not call _all_gather_base [16448] Float, number 79 of default_pg, in which ranks 0, 1 and 3 wait (train (programs.py:92)); its last call there was all_reduce [] Float, number 78 (report (programs.py:115))", 1},
+		{"grid-skip", "rank 2 did not call all_reduce [1048576] Float, number 7 of mesh_data, in which rank 0 waits (backward (programs.py:145)); its last call there was all_reduce [1048576] Float, number 6 (backward (programs.py:145))", 3},
+		{"pipeline-stop", "rank 2 left no dump, and rank 1 waits in send 1->2 [1048576] Float, number 20 of default_pg (pipeline (programs.py:158))", 3},
+	} {
+		dumps := readAll(t, filepath.Join("testdata", tt.folder, "*"))
+		for name, dumps := range map[string][]Dump{"whole": dumps, "between nodes": sent(t, dumps).Dumps} {
+			got := Compare(dumps)
+			if len(got) != tt.verdicts || got[0].String() != tt.first || got[0].Follows || !slices.Equal(got[0].Ranks(), []int{2}) {
+				t.Errorf("%s, %s: %d verdicts, %v", tt.folder, name, len(got), got)
+			}
+			for _, v := range got {
+				if !v.Follows && !slices.Equal(v.Ranks(), []int{2}) {
+					t.Errorf("%s, %s: a cause is not rank 2's: %v", tt.folder, name, v)
+				}
+			}
+		}
+	}
+}
+
+// readAll reads the dumps of a pattern.
+func readAll(t *testing.T, pattern string) []Dump {
+	t.Helper()
+	names, err := filepath.Glob(pattern)
+	if err != nil || len(names) == 0 {
+		t.Fatalf("%s: %v, %v", pattern, names, err)
+	}
+	var all []Dump
+	for _, name := range names {
+		f, err := os.Open(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, err := Read(name, f)
+		f.Close()
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		all = append(all, d)
+	}
+	return all
+}
+
+// TestRealDumpsAsPython compares the reader with Python's pickle on all values of real
+// dumps. DUMPS names more of them.
+func TestRealDumpsAsPython(t *testing.T) {
+	pattern := filepath.Join("testdata", "*", "*")
+	if more := os.Getenv("DUMPS"); more != "" {
+		pattern = more
+	}
+	names, err := filepath.Glob(pattern)
+	if err != nil || len(names) == 0 {
+		t.Fatalf("%s: %v, %v", pattern, names, err)
+	}
+	theirs := strings.Split(strings.TrimSpace(string(python(t, `
+import json, pickle, sys
+for name in sys.argv[1:]:
+    print(json.dumps(pickle.load(open(name, "rb")), sort_keys=True))
+`, names...))), "\n")
+	for i, name := range names {
+		f, err := os.Open(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		v, err := unpickle(f)
+		f.Close()
+		if err != nil {
+			t.Fatalf("%s: %v", name, err)
+		}
+		mine, _ := json.Marshal(plain(v))
+		var want any
+		if err := json.Unmarshal([]byte(theirs[i]), &want); err != nil {
+			t.Fatal(err)
+		}
+		var got any
+		_ = json.Unmarshal(mine, &got)
+		if !reflect.DeepEqual(got, want) {
+			t.Errorf("%s differs", name)
+		}
+	}
+	t.Logf("%d dumps are equal", len(names))
+}
+
+// TestAnswerIsBounded checks that a node of many ranks and groups keeps fewer calls and
+// its answer its bound, with each rank's open call.
+func TestAnswerIsBounded(t *testing.T) {
+	var dumps []Dump
+	for rank := range 16 {
+		d := Dump{Rank: rank, Groups: map[string]Group{}}
+		for g := range 20 {
+			id := fmt.Sprint(g)
+			d.Groups[id] = Group{Name: id, Desc: "a group with a long description", Ranks: "0-1023"}
+			for n := range 100 {
+				c := Call{Group: id, Seq: n + 1, Name: "nccl:all_reduce", Sizes: "[1024 1024]", Types: "Float", State: Completed, Frames: []Frame{{"train.py", 12, "step"}}}
+				if n > 90 && g == 3 {
+					c.State = Scheduled
+				}
+				d.Calls = append(d.Calls, c)
+			}
+		}
+		dumps = append(dumps, d)
+	}
+	a := sent(t, dumps)
+	if len(a.Dumps) != 16 || len(a.Missing) != 0 {
+		t.Fatalf("%d dumps, missing %v", len(a.Dumps), a.Missing)
+	}
+	for _, d := range a.Dumps {
+		if i := slices.IndexFunc(d.Calls, Call.isOpen); i < 0 || d.Calls[i].Seq != 92 {
+			t.Errorf("rank %d: its first open call is not there", d.Rank)
+		}
+	}
+	if _, err := DecodeAnswer([]byte(`{"dumps":[{"rank":-1}]}`)); err == nil {
+		t.Error("an answer of rank -1 is taken")
+	}
+}
+
+// TestRankSet checks both directions, and what is no set.
+func TestRankSet(t *testing.T) {
+	for _, list := range [][]int{{0}, {0, 1, 2, 3}, {3, 1, 2, 7}, {0, 8, 16}} {
+		if got := NewRankSet(list).list(100); !slices.Equal(got, list) {
+			t.Errorf("%v: %q, %v", list, NewRankSet(list), got)
+		}
+	}
+	for _, bad := range []RankSet{"", "x", "3-1", "0-99999999999", "-1", "0-100"} {
+		if got := bad.list(100); got != nil {
+			t.Errorf("%q: %v", bad, got)
+		}
+	}
+}
+
+// TestWhere checks that the line of the program is found between those of torch and Python.
+func TestWhere(t *testing.T) {
+	for _, tt := range []struct {
+		frames []Frame
+		want   string
+	}{
+		{[]Frame{{"/venv/lib/python3.12/site-packages/torch/distributed/distributed_c10d.py", 1, "all_reduce"}, {"/usr/lib/python3.12/contextlib.py", 2, "inner"}, {"/home/u/torch/train.py", 3, "step"}}, "step (train.py:3)"},
+		{[]Frame{{"/src/pytorch/torch/distributed/c10d_logger.py", 1, "wrapper"}, {"/venv/lib/python3.12/site-packages/megatron/core/tensor.py", 9, "reduce"}}, "reduce (tensor.py:9)"},
+		{[]Frame{{"<frozen runpy>", 1, "_run"}, {"x.cpp", 2, ""}}, ""},
+		{nil, ""},
+	} {
+		if got := (Call{Frames: tt.frames}).Where(); got != tt.want {
+			t.Errorf("%v: %q, want %q", tt.frames, got, tt.want)
+		}
 	}
 }
 
 // TestFollows checks that a group whose suspect waits in another group is marked as a
 // consequence and comes last.
 func TestFollows(t *testing.T) {
-	j := job{map[string][]int{"a": {0, 1}, "b": {1, 2}}, map[int][]string{
+	j := testJob{map[string][]int{"a": {0, 1}, "b": {1, 2}}, map[int][]string{
 		0: {"a all_reduce [4] started a.py:1"}, 1: {"b all_reduce [4] started a.py:2"}, 2: {},
 	}}
 	got := Compare(j.dumps(t))
@@ -321,8 +553,22 @@ func FuzzRead(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		d, err := Read("dump_1", bytes.NewReader(b))
 		if err == nil {
+			sent(t, []Dump{d})
 			for _, v := range Compare([]Dump{d, {Rank: 0, Groups: d.Groups}}) {
 				_ = v.String()
+			}
+		}
+	})
+}
+
+func FuzzDecodeAnswer(f *testing.F) {
+	f.Add([]byte(`{"dumps":[{"rank":1,"groups":{"0":{"name":"0","ranks":"0-3"}},"calls":[{"g":"0","n":1,"f":"nccl:all_reduce","e":"scheduled"}]}],"missing":[{"rank":2,"why":"no pipe"}]}`))
+	f.Add([]byte(`{"dumps":[{"rank":1,"groups":{"0":{"name":"0","ranks":"0-3"}},"calls":[{"g":"0","n":1,"p":true,"f":"nccl:recv 1<-2"},{"g":"0","n":1,"p":true,"f":"nccl:send 1->0"}]}]}`))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		a, err := DecodeAnswer(b)
+		if err == nil {
+			for _, v := range Compare(a.Dumps) {
+				_, _, _ = v.String(), v.Collective(), v.Where()
 			}
 		}
 	})

@@ -2,11 +2,9 @@ package flight
 
 import (
 	"cmp"
-	"fmt"
 	"maps"
-	"regexp"
 	"slices"
-	"strconv"
+	"strings"
 )
 
 // Kind says what is wrong in a process group.
@@ -15,7 +13,8 @@ type Kind string
 const (
 	Behind Kind = "behind" // suspects did not call what the others wait in
 	Other  Kind = "other"  // suspects called something else
-	Silent Kind = "silent" // suspects left no dump, and all others wait
+	Silent Kind = "silent" // suspects left no dump, and others wait for them
+	Cycle  Kind = "cycle"  // each suspect waits in a call that the next one has not made
 	Stuck  Kind = "stuck"  // all ranks called it, and it does not end
 )
 
@@ -26,8 +25,8 @@ type Verdict struct {
 	Call     Call // as the waiting ranks made it
 	Waiting  []int
 	Suspects []Suspect
-	// Follows reports that the suspects wait in another group: that group's verdict is
-	// the cause, and this one its consequence.
+	// Follows reports that another verdict is the cause and this one its consequence,
+	// because the suspects themselves wait there.
 	Follows bool
 }
 
@@ -40,27 +39,19 @@ type Suspect struct {
 // Compare returns the verdicts of a job's dumps, the causes first. Without a call that
 // waits there is none.
 func Compare(dumps []Dump) []Verdict {
-	groups := map[string]*group{}
-	for i := range dumps {
-		d := &dumps[i]
-		for id, g := range d.Groups {
-			key := fmt.Sprint(g.Name, g.Ranks)
-			if groups[key] == nil {
-				groups[key] = &group{Group: g, byRank: map[int][]Call{}, messages: map[int][]Call{}, complete: map[int]bool{}}
-			}
-			groups[key].add(d, id)
-		}
-	}
+	j := newJob(dumps)
 	var all []Verdict
-	for _, key := range slices.Sorted(maps.Keys(groups)) {
-		if v, ok := groups[key].verdict(); ok {
+	for _, key := range slices.SortedFunc(maps.Keys(j.groups), compareKeys) {
+		g := j.groups[key]
+		if v, ok := g.verdict(j); ok {
 			all = append(all, v)
 		}
-		all = append(all, groups[key].messageVerdicts()...)
+		all = append(all, g.messageVerdicts(j)...)
 	}
-	for i := range all {
-		all[i].Follows = follows(all, i)
+	if len(all) == 0 {
+		return nil
 	}
+	all = j.markConsequences(all)
 	slices.SortStableFunc(all, func(a, b Verdict) int { return cmp.Compare(a.order(), b.order()) })
 	return all
 }
@@ -76,200 +67,187 @@ func (v Verdict) order() int {
 	return 0
 }
 
-// follows reports whether verdict i is the consequence of other verdicts: each of its
-// suspects waits in another verdict, and that verdict does not lead back to i.
-func follows(all []Verdict, i int) bool {
-	if len(all[i].Suspects) == 0 {
-		return false
-	}
-	for _, s := range all[i].Suspects {
-		waits := slices.ContainsFunc(all, func(v Verdict) bool {
-			return !sameCall(v, all[i]) && slices.Contains(v.Waiting, s.Rank) &&
-				!slices.ContainsFunc(v.Suspects, func(o Suspect) bool { return slices.Contains(all[i].Waiting, o.Rank) })
-		})
-		if !waits {
-			return false
-		}
-	}
-	return true
+// job is what all dumps show together.
+type job struct {
+	groups map[groupKey]*group
+	now    map[int][]callID // by rank: the calls that the rank waits in, which are one or a batch
 }
 
-func sameCall(a, b Verdict) bool {
-	return a.Group.Name == b.Group.Name && slices.Equal(a.Group.Ranks, b.Group.Ranks) && a.Call.P2P == b.Call.P2P && a.Call.Seq == b.Call.Seq && slices.Equal(a.Waiting, b.Waiting)
+// groupKey tells process groups apart. Groups of other ranks may have one name.
+type groupKey struct {
+	name  string
+	ranks RankSet
 }
 
-// group is what all dumps say of one process group.
-type group struct {
-	Group
-	byRank   map[int][]Call // collectives; a rank that has a dump has an entry
-	messages map[int][]Call // sends and receives
-	complete map[int]bool   // the rank's recorder dropped no call
+// key returns the key of a group.
+func (g *Group) key() groupKey { return groupKey{g.Name, g.Ranks} }
+
+// compareKeys orders groups by name.
+func compareKeys(a, b groupKey) int {
+	return cmp.Or(strings.Compare(a.name, b.name), strings.Compare(string(a.ranks), string(b.ranks)))
 }
 
-func (g *group) add(d *Dump, id string) {
-	if len(g.Ranks) > 0 && !slices.Contains(g.Ranks, d.Rank) {
-		return // a recorder may know groups of other ranks
-	}
-	g.byRank[d.Rank] = append(g.byRank[d.Rank], nil...)
-	g.complete[d.Rank] = d.Complete
-	for _, c := range d.Calls {
-		switch {
-		case c.Group != id:
-		case c.P2P:
-			g.messages[d.Rank] = append(g.messages[d.Rank], c)
-		default:
-			g.byRank[d.Rank] = append(g.byRank[d.Rank], c)
-		}
-	}
+// maxExpanded bounds the ranks of all groups of a job together.
+const maxExpanded = 1 << 21
+
+// callID tells calls of a rank apart.
+type callID struct {
+	group groupKey
+	p2p   bool
+	seq   int
+	name  string
 }
 
-// firstOpen returns the first call that has not completed.
-func firstOpen(calls []Call) (first Call, ok bool) {
-	for _, c := range calls {
-		if c.State != "completed" && (!ok || c.Seq < first.Seq) {
-			first, ok = c, true
+func newJob(dumps []Dump) *job {
+	j := &job{map[groupKey]*group{}, map[int][]callID{}}
+	room := maxExpanded
+	for i := range dumps {
+		d := &dumps[i]
+		keys := map[string]groupKey{}
+		for id, g := range d.Groups {
+			key := g.key()
+			keys[id] = key
+			if j.groups[key] == nil {
+				ranks := g.Ranks.list(room)
+				room -= len(ranks)
+				j.groups[key] = &group{Group: g, ranks: ranks, key: key, byRank: map[int][]Call{}, messages: map[int][]Call{}}
+			}
+			j.groups[key].add(d, id)
+		}
+		// The calls of a rank go to one device, so all that it called later waits
+		// behind its first open call.
+		first := slices.IndexFunc(d.Calls, Call.isOpen)
+		if first < 0 {
+			continue
+		}
+		for _, c := range d.Calls[first:] {
+			if f := d.Calls[first]; c.isOpen() && c.Group == f.Group && c.P2P == f.P2P && c.Seq == f.Seq {
+				j.now[d.Rank] = append(j.now[d.Rank], callID{keys[c.Group], c.P2P, c.Seq, c.Name})
+			}
 		}
 	}
-	return first, ok
+	return j
 }
 
-// last returns the call with the highest number.
-func last(calls []Call) *Call {
-	if len(calls) == 0 {
-		return nil
-	}
-	c := slices.MaxFunc(calls, func(a, b Call) int { return cmp.Compare(a.Seq, b.Seq) })
-	return &c
+// waitsIn reports whether a rank waits in a call now.
+func (j *job) waitsIn(rank int, id callID) bool {
+	return slices.ContainsFunc(j.now[rank], func(n callID) bool {
+		return n.group == id.group && n.p2p == id.p2p && (id.p2p && n.name == id.name || !id.p2p && n.seq == id.seq)
+	})
 }
 
-// verdict finds the group's first collective that did not end, and compares what its ranks
-// called there.
-func (g *group) verdict() (Verdict, bool) {
-	v := Verdict{Group: g.Group, Kind: Behind}
-	found := false
-	for _, rank := range slices.Sorted(maps.Keys(g.byRank)) {
-		if c, ok := firstOpen(g.byRank[rank]); ok && (!found || c.Seq < v.Call.Seq) {
-			v.Call, found = c, true
+// markConsequences finds out which verdicts follow from which. A verdict leads to those in
+// which its suspects wait. A cause leads to none. If no cause can be reached, ranks wait for
+// each other in a circle, and that is the cause.
+func (j *job) markConsequences(all []Verdict) []Verdict {
+	next := make([][]int, len(all))
+	isCause := make([]bool, len(all))
+	for i := range all {
+		next[i], isCause[i] = j.leadsTo(all, i)
+	}
+	reached := func(from int) (seen []int, cause bool) {
+		seen = []int{from}
+		for k := 0; k < len(seen); k++ {
+			cause = cause || isCause[seen[k]]
+			for _, n := range next[seen[k]] {
+				if !slices.Contains(seen, n) {
+					seen = append(seen, n)
+				}
+			}
+		}
+		return seen, cause
+	}
+	var circles []Verdict
+	inCircle := make([]bool, len(all))
+	for i := range all {
+		seen, cause := reached(i)
+		if isCause[i] {
+			continue
+		}
+		all[i].Follows = true
+		if !cause && !slices.ContainsFunc(seen, func(n int) bool { return inCircle[n] }) {
+			circle := j.circle(all, next, i)
+			for _, n := range circle {
+				inCircle[n] = true
+			}
+			circles = append(circles, circleVerdict(all, circle))
 		}
 	}
-	if !found {
-		return v, false
+	return append(circles, all...)
+}
+
+// leadsTo lists the verdicts in which the suspects of verdict i wait, and says whether
+// i is a cause: a suspect waits nowhere, or i names no rank that waits elsewhere.
+func (j *job) leadsTo(all []Verdict, i int) (next []int, cause bool) {
+	v := &all[i]
+	ranks := make([]int, 0, len(v.Suspects))
+	for _, s := range v.Suspects {
+		ranks = append(ranks, s.Rank)
 	}
-	at := map[int]Call{} // each rank's call with that number
-	for rank, calls := range g.byRank {
-		i := slices.IndexFunc(calls, func(c Call) bool { return c.Seq == v.Call.Seq })
-		switch l := last(calls); {
-		case i >= 0:
-			at[rank] = calls[i]
-		case l == nil || l.Seq < v.Call.Seq:
-			v.Suspects = append(v.Suspects, Suspect{rank, l})
+	switch v.Kind {
+	case Other:
+		return nil, true
+	case Stuck: // a rank may only have enqueued the call behind another one
+		id := v.id()
+		for _, r := range v.Waiting {
+			if !j.waitsIn(r, id) {
+				ranks = append(ranks, r)
+			}
+		}
+		if len(ranks) == 0 {
+			return nil, true
 		}
 	}
-	for rank, c := range at {
-		if c.State != "completed" {
-			v.Waiting = append(v.Waiting, rank)
+	for _, r := range ranks {
+		waits := false
+		for n := range all {
+			if n != i && slices.Contains(all[n].Waiting, r) && j.waitsIn(r, all[n].id()) {
+				next, waits = append(next, n), true
+			}
+		}
+		if !waits && len(j.now[r]) == 0 {
+			return nil, true
 		}
 	}
-	if len(v.Suspects) == 0 {
-		g.findOthers(&v, at)
+	if len(next) == 0 {
+		return nil, true
 	}
-	if len(v.Suspects) == 0 {
-		v.Kind = Stuck
-		for _, rank := range g.Ranks {
-			if _, has := g.byRank[rank]; !has {
-				v.Kind = Silent
-				v.Suspects = append(v.Suspects, Suspect{Rank: rank})
+	return next, false
+}
+
+// id returns the call in which the waiting ranks of a verdict wait.
+func (v *Verdict) id() callID {
+	return callID{v.Group.key(), v.Call.P2P, v.Call.Seq, v.Call.Name}
+}
+
+// circle follows the first way from a verdict until a verdict comes again, and returns
+// the verdicts between the two.
+func (j *job) circle(all []Verdict, next [][]int, from int) []int {
+	path := []int{from}
+	for len(path) <= len(all) {
+		n := next[path[len(path)-1]][0]
+		if k := slices.Index(path, n); k >= 0 {
+			return path[k:]
+		}
+		path = append(path, n)
+	}
+	return path
+}
+
+// circleVerdict makes one verdict of verdicts that lead to each other.
+func circleVerdict(all []Verdict, circle []int) Verdict {
+	first := all[circle[0]]
+	v := Verdict{Kind: Cycle, Group: first.Group, Call: first.Call}
+	for _, n := range circle {
+		c := all[n].Call
+		for _, r := range all[n].Waiting {
+			if !slices.Contains(v.Waiting, r) {
+				v.Waiting = append(v.Waiting, r)
+				v.Suspects = append(v.Suspects, Suspect{r, &c})
 			}
 		}
 	}
 	slices.Sort(v.Waiting)
 	slices.SortFunc(v.Suspects, func(a, b Suspect) int { return cmp.Compare(a.Rank, b.Rank) })
-	return v, true
-}
-
-// findOthers makes those ranks suspects that made another call than most. Of two equal
-// parts the one with the lower rank counts as right.
-func (g *group) findOthers(v *Verdict, at map[int]Call) {
-	kinds := map[string][]int{}
-	for _, rank := range slices.Sorted(maps.Keys(at)) {
-		kinds[agreed(at[rank])] = append(kinds[agreed(at[rank])], rank)
-	}
-	if len(kinds) < 2 {
-		return
-	}
-	most := slices.MaxFunc(slices.Sorted(maps.Keys(kinds)), func(a, b string) int {
-		return cmp.Or(cmp.Compare(len(kinds[a]), len(kinds[b])), -cmp.Compare(kinds[a][0], kinds[b][0]))
-	})
-	v.Kind, v.Call = Other, at[kinds[most][0]]
-	v.Waiting = slices.Clone(kinds[most])
-	for kind, ranks := range kinds {
-		for _, rank := range ranks {
-			if kind != most {
-				c := at[rank]
-				v.Suspects = append(v.Suspects, Suspect{rank, &c})
-			}
-		}
-	}
-}
-
-// agreed returns the part of a call that all ranks must agree on. The sizes of a
-// gather, a scatter or an all-to-all may differ between ranks.
-func agreed(c Call) string {
-	switch c.Name {
-	case "nccl:all_reduce", "nccl:broadcast", "nccl:reduce", "nccl:_all_gather_base", "nccl:_reduce_scatter_base":
-		return c.What()
-	}
-	return c.Name
-}
-
-// messageName matches the names of sends and receives: "nccl:send 0->1".
-var messageName = regexp.MustCompile(`^nccl:(send|recv) (\d{1,7})(?:->|<-)(\d{1,7})$`)
-
-// messageVerdicts finds sends and receives whose other side was not called. It counts
-// the messages of each pair, which needs recorders that dropped nothing.
-func (g *group) messageVerdicts() []Verdict {
-	var all []Verdict
-	for _, rank := range slices.Sorted(maps.Keys(g.messages)) {
-		c, ok := firstOpen(g.messages[rank])
-		if !ok || !g.complete[rank] {
-			continue
-		}
-		m := messageName.FindStringSubmatch(c.Name)
-		if m == nil {
-			continue
-		}
-		peer := g.global(m[3])
-		opposite := "nccl:recv " + m[3] + "<-" + m[2]
-		if m[1] == "recv" {
-			opposite = "nccl:send " + m[3] + "->" + m[2]
-		}
-		_, hasDump := g.byRank[peer]
-		number := count(g.messages[rank], c.Name, c.Seq)
-		if !hasDump || !g.complete[peer] || count(g.messages[peer], opposite, -1) >= number {
-			continue
-		}
-		s := Suspect{Rank: peer, Last: last(g.messages[peer])}
-		all = append(all, Verdict{Kind: Behind, Group: g.Group, Call: c, Waiting: []int{rank}, Suspects: []Suspect{s}})
-	}
-	return all
-}
-
-// global returns the rank in the job of a rank in the group.
-func (g *group) global(text string) int {
-	n, _ := strconv.Atoi(text)
-	if n < len(g.Ranks) {
-		return g.Ranks[n]
-	}
-	return n
-}
-
-// count counts the calls of a name up to the number seq; -1: all of them.
-func count(calls []Call, name string, seq int) int {
-	n := 0
-	for _, c := range calls {
-		if c.Name == name && (seq < 0 || c.Seq <= seq) {
-			n++
-		}
-	}
-	return n
+	return v
 }

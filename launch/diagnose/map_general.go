@@ -1,0 +1,57 @@
+package diagnose
+
+// catchAllRows returns the rows about lines in words that no other row knows: what a
+// logger, a runtime or the system marks as an error, whoever prints it.
+func catchAllRows() []Row {
+	const (
+		read  = "do what that line says; the lines before it, of the same process, show what led to it"
+		file  = "look on that node: ls -ld PATH and the folders above it; mount or copy what is missing, or correct the path or its permissions"
+		reach = "check that the server runs and listens there (ss -ltn on it), and that this node reaches it (nc -vz HOST PORT)"
+	)
+	return []Row{
+		{
+			Key: rowUnknownWarning, Checks: ids("X-NCCL"), Kind: Symptom, Pattern: ` NCCL WARN \S`,
+			Cause: "NCCL warned of something that gorun explain does not know", Fix: "read the line and those below it of the same process; NCCL_DEBUG=INFO shows what came before", Seen: "all", Source: "src/debug.cc",
+		},
+		{
+			Key: rowCascade, Checks: ids("X-ABORTED"), Kind: Consequence, Pattern: noLine,
+			Cause: "an error that speaks of another failure", Fix: "look for the earliest error of another rank", Seen: "all", Source: "its words",
+		},
+		{
+			Key: rowSummary, Checks: ids("X-ERROR"), Kind: Vague, Pattern: noLine,
+			Cause: "the program or its launcher says that it failed, and not why", Fix: "read what the failed process printed before: its own log, on its node", Seen: "all", Source: "its words",
+		},
+		{
+			Key: "z20", Checks: ids("X-FILE"), Kind: SystemError, Pattern: `No such file or directory|Not a directory|(?:can't|cannot) open (?:file|shared)|file not found|Is a directory$|NoSuchKey|FileNotFound`,
+			Cause: "the program did not find a file on this node", Fix: file, Seen: "all", Source: "errno(3)",
+		},
+		{
+			Key: "z21", Checks: ids("X-FILE"), Kind: SystemError, Pattern: `Permission denied|Operation not permitted|Access ?denied|Read-only file system`,
+			Cause: "the program may not use a file or a device on this node", Fix: file, Seen: "all", Source: "errno(3)",
+		},
+		{
+			Key: "z22", Checks: ids("X-START"), Kind: SystemError, Pattern: `Exec format error|cannot execute|command not found|sh: \d+: \S+: not found|unbound variable|syntax error (?:near|in conditional)|Argument list too long|bad interpreter`,
+			Cause: "a program or script of the job could not be run on this node", Fix: "run the script's line by hand on that node; put the same program and interpreter at the same path on every node", Seen: "shells", Source: "bash(1)",
+		},
+		{
+			Key: "z23", Checks: ids("X-CONNECT"), Kind: SystemError, Pattern: `(?:(?P<peer>[\w.-]+:\d{2,5})\b.{0,40})?(?:Connection refused|ECONNREFUSED|Connection timed out|ETIMEDOUT|No route to host|Network is unreachable|Host is unreachable|i/o timeout|context deadline exceeded)`,
+			Cause: "a server could not be reached from this node", Fix: reach, Seen: "all", Source: "errno(3)",
+		},
+		{
+			Key: rowCoreDumped, Checks: ids("X-SEGV"), Kind: Vague, Pattern: `\(core dumped\)`,
+			Cause: "the program was ended by a signal", Fix: "the lines before it, of the same process, show what led to it; a core file (ulimit -c unlimited) has the stack", Seen: "shells", Source: "bash(1)",
+		},
+		{
+			Key: "z09", Checks: ids("X-PYEXC"), Kind: Logged, Pattern: `\w{2,}(?:Error|Exception|NotFound|Failure)(?:: \S|: ?$|\(\w)|Exception in thread|Unhandled exception|Uncaught \w+`,
+			Cause: "the program raised an exception", Fix: read, Seen: "Python, Java, JavaScript", Source: "its words",
+		},
+		{
+			Key: rowFatal, Checks: ids("X-ERROR"), Kind: Fatal, Pattern: `(?:level|severity|levelname)"\s*:\s*"(?:fatal|panic|critical|emergency)"|\blevel=(?:fatal|panic|critical)|(?:^|[\s\[|<(:])(?-i:FATAL|CRITICAL|PANIC)[\]:|>) ]|\bfatal ?: |fatal error|panicked at |^panic: |forrtl: severe|Check failed: |assertion .{0,200}failed|Assertion failed|Execution halted|terminate called|^Fatal \w+|Abort trap|^ERROR: LoadError: `,
+			Cause: "the program ended itself with this error", Fix: read, Seen: "loggers, runtimes", Source: "its words",
+		},
+		{
+			Key: rowLogged, Checks: ids("X-ERROR"), Kind: Logged, Pattern: `(?:level|severity|levelname)"\s*:\s*"error"|\blevel=error|(?:^|[\s\[|<(:])(?-i:ERROR|SEVERE)[\]:|>) ]|\berror: \S|\berror\[\w+\]: |^Error (?:in|on|at|while|when) |what\(\): |(?-i:\*\*\* (?:Error|ERROR))|(?:cannot|could not|unable to|failed to) \w+|: (?:invalid|illegal|unknown|unrecognized|unsupported|missing) \w+`,
+			Cause: "the program reported this error, and no line shows a clearer one", Fix: read, Seen: "loggers, runtimes", Source: "its words",
+		},
+	}
+}
