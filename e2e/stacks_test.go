@@ -104,6 +104,18 @@ func TestStacksOfGoWorkers(t *testing.T) {
 				strings.Contains(out, "3 ranks in AllReduce at main.go:") && strings.Contains(out, " (0, 2-3)\n")
 		})
 	}
+	watch := agents[0].client("status", "--watch")
+	var lines output
+	watch.Stdout = &lines
+	if err := watch.Start(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, longWait, "status --watch prints the steps and the rank in no call", func() bool {
+		return strings.Contains(lines.String(), "; steps: 5") && strings.Contains(lines.String(), " rank 1 on ") &&
+			strings.Contains(lines.String(), "3 ranks wait in a call, and it is in none")
+	})
+	_ = watch.Process.Kill()
+	_ = watch.Wait()
 	out, _, code := runClient(t, agents[1].client("stacks", "--rank", "1", "--full"))
 	if code != 0 || !strings.Contains(out, "from the worker itself") || !strings.Contains(out, "gohang/main.go:") {
 		t.Errorf("--rank 1 --full: %d: %s", code, out)

@@ -29,6 +29,7 @@ func (a *agent) newStatus() *status.Service {
 		Started: a.started, Secret: a.secrets.given, Pool: a.pool, Wait: &a.wg, Say: a.console.Say,
 		Call:  func(c status.Call) { a.events.Put(c) },
 		Board: func() *board.Node { return a.workers.socket.Board() },
+		Steps: func() map[int]uint64 { return a.workers.socket.Steps() },
 		Topics: status.Topics{
 			status.TopicStacks:      a.newStacks().Answer,
 			status.TopicCollectives: a.collectives,

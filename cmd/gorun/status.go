@@ -5,10 +5,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
+	"os"
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 
 	"github.com/gorun/gorun/launch/status"
 )
@@ -24,6 +27,8 @@ type statusOptions struct {
 	json   bool
 	ranks  bool // true: show every rank
 	watch  bool
+
+	follower status.Follower // of the job that is watched
 }
 
 func newStatusCommand() *cobra.Command {
@@ -33,7 +38,8 @@ func newStatusCommand() *cobra.Command {
 		Short: "Show the state of a running job",
 		Long: `Show the state of a job that has an agent on this machine: its nodes, ranks,
 pids, round, restarts, states, and when each worker last printed something.
-No worker is disturbed.
+With --watch also each rank's step and steps a second, and what it does unlike
+the others. No worker is disturbed.
 
 The exit code is 0 when an agent answered, 1 when no job runs here or none
 answers, 2 when several run and none was chosen.`,
@@ -89,35 +95,59 @@ func runStatus(ctx context.Context, o *statusOptions, out io.Writer) error {
 
 // print shows the status in place of the previous one, or after it.
 func (o *statusOptions) print(out io.Writer, reply status.Reply) error {
-	text, err := o.format(reply)
+	text, err := o.format(reply, rowsOf(out))
 	switch {
 	case err != nil:
 		return err
-	case !o.watch || o.json:
-	case isTerminal(out):
+	case o.watch && !o.json && isTerminal(out):
 		text = "\x1b[H\x1b[2J" + text
-	default:
-		text = time.Now().Format(time.RFC3339) + "\n" + text + "\n"
 	}
 	_, err = io.WriteString(out, text)
 	return err
 }
 
-func (o *statusOptions) format(reply status.Reply) (string, error) {
+// format formats a status, for a terminal with so many rows; 0: it is none.
+func (o *statusOptions) format(reply status.Reply, rows int) (string, error) {
 	s, err := status.Decode(reply.View)
 	if err != nil {
 		return "", err
 	}
+	if o.watch {
+		o.follower.Add(&s)
+	}
 	var b bytes.Buffer
-	if !o.json {
+	switch {
+	case o.json:
+		enc := json.NewEncoder(&b)
+		enc.SetEscapeHTML(false)
+		if !o.watch {
+			enc.SetIndent("", "  ")
+		}
+		err = enc.Encode(s)
+	case !o.watch || o.ranks:
 		err = s.Table(&b, o.ranks)
-		return b.String(), err
+	case rows > 0:
+		err = s.Watch(&b, rows)
+	default:
+		now := time.Now().Format(time.RFC3339)
+		for _, line := range s.Lines() {
+			fmt.Fprintf(&b, "%s %s\n", now, line)
+		}
 	}
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if !o.watch {
-		enc.SetIndent("", "  ")
-	}
-	err = enc.Encode(s)
 	return b.String(), err
 }
+
+// rowsOf returns the number of rows of a terminal, 0 for another stream.
+func rowsOf(stream any) int {
+	if !isTerminal(stream) {
+		return 0
+	}
+	size, err := unix.IoctlGetWinsize(int(stream.(*os.File).Fd()), unix.TIOCGWINSZ)
+	if err != nil || size.Row == 0 {
+		return defaultRows
+	}
+	return int(size.Row)
+}
+
+// defaultRows is taken for the rows of a terminal that does not tell them.
+const defaultRows = 24

@@ -50,6 +50,7 @@ type Server struct {
 type peer struct {
 	conn    net.Conn
 	failure string        // the failure that it reported; the server's mu guards it
+	step    uint64        // the step that it reported; likewise
 	ended   chan struct{} // closed when its connection ends
 	stacks  chan string   // the latest traces that it sent; has room for one
 }
@@ -189,6 +190,10 @@ func (s *Server) serveWorker(c net.Conn) {
 			p.failure = f.Message
 			s.mu.Unlock()
 			s.failed(Report{round, hello.Rank, f.Message})
+		case f.Type == contract.TypeStep && hello.Type != "":
+			s.mu.Lock()
+			p.step = uint64(max(0, f.Step))
+			s.mu.Unlock()
 		case f.Type == contract.TypeStacks && hello.Type != "":
 			select {
 			case p.stacks <- f.Message:
@@ -289,6 +294,24 @@ func (s *Server) ReportedFailure(ctx context.Context, rank int) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return p.failure
+}
+
+// Steps returns how far the program of each rank of this node is, of those that said it
+// on the board or the socket.
+func (s *Server) Steps() map[int]uint64 {
+	steps := s.board.Steps()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for rank, p := range s.peers {
+		if p.step == 0 || steps[rank] > 0 {
+			continue
+		}
+		if steps == nil {
+			steps = map[int]uint64{}
+		}
+		steps[rank] = p.step
+	}
+	return steps
 }
 
 // stacksTime bounds the wait for a worker's traces.

@@ -357,3 +357,18 @@ func TestStacks(t *testing.T) {
 		}
 	}
 }
+
+func TestStepOnTheSocket(t *testing.T) {
+	s, _ := openTestSocket(t)
+	s.Begin(board.Round{Number: 1, FirstRank: 3, Ranks: 2})
+	connect(t, s, hello+`{"type":"step","rank":3,"step":12}`+"\n")
+	for deadline := time.Now().Add(20 * time.Second); s.Steps()[3] != 12; {
+		if time.Now().After(deadline) {
+			t.Fatalf("steps %v", s.Steps())
+		}
+	}
+	s.Begin(board.Round{Number: 2, FirstRank: 3, Ranks: 2})
+	if steps := s.Steps(); len(steps) != 0 {
+		t.Errorf("steps %v of the round before", steps)
+	}
+}

@@ -59,7 +59,9 @@ type Rank struct {
 	// has been there. Other workers have none.
 	Call    string `json:"call,omitempty"`
 	CallAge int64  `json:"call_ms,omitempty"`
-	Step    uint64 `json:"step,omitempty"` // what a Go worker says of its progress
+	Step    uint64 `json:"step,omitempty"` // what a worker says of its progress
+	// Rate is in steps a second. A Follower sets it.
+	Rate *float64 `json:"steps_per_second,omitempty"`
 }
 
 // The parts of a worker's output that gorun sees. It does not see a standard output

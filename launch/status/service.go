@@ -39,9 +39,10 @@ type ServiceOptions struct {
 	Pool     *accept.Pool
 	Call     func(Call) // passes a request to the agent's loop, without blocking
 	Say      func(format string, args ...any)
-	Wait     *sync.WaitGroup    // for the goroutine that serves
-	NoSocket bool               // Open opens no socket
-	Board    func() *board.Node // of this node; nil: there is none
+	Wait     *sync.WaitGroup       // for the goroutine that serves
+	NoSocket bool                  // Open opens no socket
+	Board    func() *board.Node    // of this node; nil: there is none
+	Steps    func() map[int]uint64 // how far the program of each rank is, if it says so; for a node with a Board
 	Topics   Topics
 }
 
@@ -169,7 +170,7 @@ func (s *Service) Report(n rendezvous.Node, round int, all []workers.Worker, pos
 	if s.opts.Board != nil {
 		b := s.opts.Board()
 		addCalls(out.Ranks, b.Calls(), now)
-		steps := b.Steps()
+		steps := s.opts.Steps()
 		for i := range out.Ranks {
 			out.Ranks[i].Step = steps[out.Ranks[i].Rank]
 		}

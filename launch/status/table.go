@@ -180,36 +180,11 @@ type row struct {
 // chooseRanks chooses the ranks to show: all if there are few, otherwise those that differ
 // from most others.
 func (s *Status) chooseRanks(all bool) (shown []row, hidden int) {
-	states, ages := map[string]int{}, []int64{}
-	for i := range s.Nodes {
-		for j := range s.Nodes[i].Ranks {
-			r := &s.Nodes[i].Ranks[j]
-			shown = append(shown, row{r, &s.Nodes[i]})
-			states[r.State]++
-			if r.Output != nil {
-				ages = append(ages, *r.Output)
-			}
-		}
+	if rows := s.rows(); all || len(rows) <= maxRanksShown {
+		return rows, 0
 	}
-	if all || len(shown) <= maxRanksShown {
-		return shown, 0
-	}
-	usual := ""
-	for state, n := range states {
-		if n > states[usual] || n == states[usual] && state < usual {
-			usual = state
-		}
-	}
-	limit := int64(-1)
-	if len(ages) > 0 {
-		slices.Sort(ages)
-		limit = max(silentMS, silentFactor*ages[len(ages)/2])
-	}
-	total := len(shown)
-	shown = slices.DeleteFunc(shown, func(r row) bool {
-		return r.State == usual && r.Message == "" && (r.Output == nil || *r.Output <= limit)
-	})
-	return shown, total - len(shown)
+	n := s.norm()
+	return n.choose(s.rows(), 0)
 }
 
 // trimLines removes the blanks that a table leaves behind its last column.

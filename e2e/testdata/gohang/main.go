@@ -17,6 +17,7 @@ func run(ctx context.Context, w *worker.World) error {
 		return err
 	}
 	for i := range 10 {
+		w.Step(i)
 		if i == 5 && w.Rank() == 1 {
 			loadData(ctx)
 		}
