@@ -189,14 +189,14 @@ func TestWorkersShareTheBoard(t *testing.T) {
 	s, _ := openTestSocket(t)
 	base := 7000 + os.Getpid()%1000*1000 // no CPU that another test or a job claims
 	s.Begin(board.Round{Number: 1, FirstRank: 2, Ranks: 2, Divide: func() []numa.Set { return []numa.Set{{base}, {base + 1}} }})
-	first, cpus := takeBoard(t, connect(t, s, `{"type":"hello","rank":3,"board":1}`+"\n"))
+	first, cpus := takeBoard(t, connect(t, s, fmt.Sprintf(`{"type":"hello","rank":3,"board":%d}`+"\n", contract.BoardVersion)))
 	if len(cpus) != 1 || cpus[0] != base+1 {
 		t.Errorf("rank 3 has CPUs %v", cpus)
 	}
 	if first == nil || first.Ranks() != 2 {
 		t.Fatalf("board %+v", first)
 	}
-	for _, say := range []string{hello, `{"type":"hello","board":2}` + "\n", `{"type":"hello","board":-1}` + "\n"} {
+	for _, say := range []string{hello, fmt.Sprintf(`{"type":"hello","board":%d}`+"\n", contract.BoardVersion+1), `{"type":"hello","board":-1}` + "\n"} {
 		if b, cpus := takeBoard(t, connect(t, s, say)); b != nil || cpus != nil {
 			t.Errorf("%s got a board, CPUs %v", say, cpus)
 		}
@@ -206,7 +206,7 @@ func TestWorkersShareTheBoard(t *testing.T) {
 		t.Errorf("cause %+v", c)
 	}
 	s.Begin(board.Round{Number: 2, Ranks: 2})
-	if next, cpus := takeBoard(t, connect(t, s, `{"type":"hello","board":1,"round":2}`+"\n")); next == nil || next.Aborted() || cpus != nil {
+	if next, cpus := takeBoard(t, connect(t, s, fmt.Sprintf(`{"type":"hello","board":%d,"round":2}`+"\n", contract.BoardVersion))); next == nil || next.Aborted() || cpus != nil {
 		t.Errorf("board %+v, CPUs %v", next, cpus)
 	}
 }
