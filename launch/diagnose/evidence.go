@@ -138,7 +138,7 @@ func (s *Scanner) recordMatch(row *compiledRow, at []int, l *line) {
 			e.pid = pid
 		}
 	}
-	if e.host == "" && e.rank < 0 {
+	if e.host == "" && e.rank < 0 && bytes.Contains(l.raw, []byte("pod/")) {
 		if m := podName().FindSubmatch(l.raw); m != nil {
 			e.host = plainText(m[1])
 		}
@@ -160,11 +160,12 @@ func (s *Scanner) countLaterLines(l *line) {
 		return
 	}
 	isSoon := func(e *event) bool { return e.later < 3 && e.stream == l.stream }
+	words := s.matcher.wordings
 	soon := slices.ContainsFunc(s.followed, isSoon)
-	if soon && (cascadeLine().Match(l.raw) || summaryLine().Match(l.raw)) {
+	if soon && (words.has(cascadeWords, l.raw) || words.has(summaryWords, l.raw)) {
 		return
 	}
-	recovers := soon && goesOnLine().Match(l.raw)
+	recovers := soon && words.has(goesOnWords, l.raw)
 	kept := s.followed[:0]
 	for _, e := range s.followed {
 		if e.stream == l.stream {

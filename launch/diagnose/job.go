@@ -124,7 +124,7 @@ func jobLines() []jobLine {
 		{[]string{"will restart worker group", ": restart "}, (*Scanner).readRestart},
 		{[]string{"exit code", "exit status", "exited with ", "return code", "core dumped", "returned non-zero", "exitcode"}, (*Scanner).readExitCode},
 		{[]string{"process name: ["}, (*Scanner).readProcessName},
-		{[]string{"ray::"}, (*Scanner).readRayTask},
+		{[]string{"() (pid="}, (*Scanner).readRayTask},
 		{[]string{"nranks "}, (*Scanner).readInit},
 		{[]string{"bootstrap : using ", "bootstrap: using "}, (*Scanner).readAddress},
 		{[]string{"nccl_net set by environment to ib", "nccl_net=ib", "network ib not found", "using network ib"}, func(s *Scanner, _ *line) { s.job.facts[AskedInfiniBand] = true }},

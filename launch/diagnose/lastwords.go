@@ -158,7 +158,7 @@ var rayTaskLine = lazyRegexp(`ray::\S+\(\) \(pid=(\d+)(?:, ip=([^\s,)]+))?`)
 // failed.
 func (s *Scanner) readExitCode(l *line) {
 	m := exitCodeLine().FindSubmatch(l.raw)
-	if m == nil || goesOnLine().Match(l.raw) {
+	if m == nil || s.matcher.wordings.has(goesOnWords, l.raw) {
 		return
 	}
 	code, _ := strconv.Atoi(string(m[1]) + string(m[2]))

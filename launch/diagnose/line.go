@@ -93,7 +93,11 @@ func (s *Scanner) classify(l *line, hasWord bool) {
 				f.read(s, l)
 			}
 		}
-		if row, at := s.matcher.match(&l.words, l.raw); row != nil {
+		words := l.words
+		if t := s.tracebacks[l.stream]; t != nil && t.isOpen() { // its class and frames say more
+			words = words.without(s.matcher.general)
+		}
+		if row, at := s.matcher.match(&words, l.raw); row != nil {
 			s.recordMatch(row, at, l)
 			isKnown = true
 		}

@@ -2,60 +2,131 @@ package diagnose
 
 import (
 	"encoding/json"
+	"regexp"
 	"strconv"
 	"strings"
 )
 
-// cascadeLine matches words that make an error a consequence of an earlier one, whatever
-// program prints it: a connection that the other side closed, another rank that failed,
-// a stop from outside.
-var cascadeLine = anyOf(
-	`(?i)`+connectionClosed, `(?i)connection (?:was )?(?:lost|aborted|terminated|shut ?down)|transport endpoint|end of file|\bEOF\b`,
-	`(?i)(?:another|other|a peer|remote) (?:rank|ranks|task|tasks|worker|workers|process|processes|node|peer|replica)s? .{0,40}(?:fail|died|exit|crash|abort|lost|dead|disconnect|terminat)`,
-	`(?i)peer .{0,30}(?:fail|died|gone|exit|lost|disconnect|unreachable)`,
-	`(?i)\b(?:shut(?:ting)? ?down|SIGTERM|cancell?ed|cancell?ing|interrupted|aborting|aborted by|terminating (?:process|worker|all)|killing (?:process|worker|all|remaining))\b`,
+// wording is a class of words by which the scanner weighs a line that only a general row
+// knows, whatever program prints it.
+type wording int
+
+const (
+	// cascadeWords make an error a consequence of an earlier one: a connection that the
+	// other side closed, another rank that failed, a stop from outside.
+	cascadeWords wording = iota
+	// summaryWords make an error the sum of another one.
+	summaryWords
+	// goesOnWords say that the program overcomes an error.
+	goesOnWords
+	// quietWords are of lines that are no errors: at a lower level, a number that is
+	// called an error, a line of a launcher that another reader understands.
+	quietWords
+	// rankWords and hostWords name the rank and the host that a line is about.
+	rankWords
+	hostWords
 )
 
-// summaryLine matches words of an error that only sum up another one.
-var summaryLine = anyOf(
-	`(?i)\b(?:sub)?process(?:es)? .{0,40}(?:exited|died|failed|terminated|non-?zero)`,
-	`(?i)\b(?:workers?|job|trial|task|run|training|step|pod|container|command|engine\w*|program|script|launcher|rank) (?:\S+ ){0,2}(?:failed|exited|died|aborted|terminated|returned)(?:\W*$|\W+(?:with|see|due|on|after)\b)`,
-	`(?i)see (?:the )?(?:root cause|(?:above|other|stack)|logs?)|exit(?:ed)? (?:status|code)|return code|^exiting|core dumped|^Aborted`,
-)
+// wordings returns the expression of each class.
+func wordings() [][]string {
+	return [][]string{
+		cascadeWords: {
+			connectionClosed, `connection (?:was )?(?:lost|aborted|terminated|shut ?down)|transport endpoint|end of file|unexpected eof`,
+			`(?:another|other|a peer|remote) (?:rank|task|worker|process|node|peer|replica)(?:s|es)? .{0,40}(?:fail|died|exit|crash|abort|lost|dead|disconnect|terminat)`,
+			`\bpeer .{0,30}(?:fail|died|gone|exit|lost|disconnect|unreachable)`,
+			`\b(?:shut(?:ting)? ?down|SIGTERM|cancell?ed|cancell?ing|interrupted|aborting|aborted by|terminating (?:process|worker|all)|killing (?:process|worker|all|remaining))\b`,
+		},
+		summaryWords: {
+			`\b(?:sub)?process(?:es)? .{0,40}(?:exited|died|failed|terminated|non-?zero)`,
+			`\b(?:workers?|job|trial|task|run|training|step|pod|container|command|engine\w*|program|script|launcher|rank) (?:\S+ ){0,2}(?:failed|exited|died|aborted|terminated|returned)(?:\W*$|\W+(?:with|see|due|on|after)\b)`,
+			`\bsee (?:the )?(?:root cause|above|other|stack|logs?)|exit(?:ed)? (?:status|code)|return code|^exiting|core dumped|^Aborted`,
+		},
+		goesOnWords: {`\b(?:retry|retrying|retries|reconnect\w*|ignor(?:ed|ing)|non-?fatal|harmless|skipp(?:ed|ing)|fall(?:ing)? ?back|continu(?:e|es|ing)|optional|attempt \d+|tolerated|recover(?:ed|ing))\b`},
+		quietWords: {
+			` NCCL (?:INFO|WARN|TRACE) `, `torch[./]distributed[./](?:elastic|run|launch)|ChildFailedError|\[launch\.py:|sigkill_handler`, `^(?:srun|slurmstepd|salloc|sbatch)(?:: error)?: (?:\S+: tasks? |\*\*\*|Terminating|Force )`,
+			`\b(?:WARN|WARNING|INFO|DEBUG|NOTICE)\b`, `\berrors?[ :=]+[-+]?[\d.]+(?:e-?\d+)?%?(?:[ ,;)]|$)`,
+			`unable to register cu\w+ factory|oneDNN custom operations`,
+		},
+		rankWords: {`\brank[ =:#]{0,2}(\d{1,6})\b`},
+		hostWords: {`\b(?:on|from|at) (?:host|node) ([\w.-]*\w)`},
+	}
+}
 
-// goesOnLine matches words which say that the program overcomes an error.
-var goesOnLine = lazyRegexp(`(?i)\b(?:retry|retrying|retries|reconnect\w*|ignor(?:ed|ing)|non-?fatal|harmless|skipp(?:ed|ing)|fall(?:ing)? ?back|continu(?:e|es|ing)|optional|attempt \d+|tolerated|recover(?:ed|ing))\b`)
+// sourceLine matches the front of lines of source code.
+var sourceLine = lazyRegexp(`^\s*(?:>>>|#|//|\+ |raise |return |print|echo |assert |if |except |except:)`)
 
-// quietLine matches lines of launchers that other readers understand, lines at a lower
-// level, numbers that are called errors, and source code.
-var quietLine = anyOf(
-	` NCCL (?:INFO|WARN|TRACE) `, `torch[./]distributed[./](?:elastic|run|launch)|ChildFailedError|\[launch\.py:|sigkill_handler`, `^(?:srun|slurmstepd|salloc|sbatch)(?:: error)?: (?:\S+: tasks? |\*\*\*|Terminating|Force )`,
-	`(?i)\b(?:WARN|WARNING|INFO|DEBUG|NOTICE)\b`, `(?i)"(?:level|severity|levelname)"\s*:\s*"(?:info|warn|warning|debug|notice)"`, `(?i)\berrors?[ :=]+[-+]?[\d.]+(?:e-?\d+)?%?(?:[ ,;)]|$)`,
-	`(?i)unable to register cu\w+ factory|oneDNN custom operations`, `^\s*(?:>>>|#|//|\+ |raise |return |print|echo |assert |if |except |except:)`,
-)
+// wordingMatcher finds the wordings of a line. Its finder has an entry for each
+// expression.
+type wordingMatcher struct {
+	finder *finder
+	of     []wording // by entry
+	re     []func() *regexp.Regexp
+}
+
+func newWordingMatcher() *wordingMatcher {
+	m := &wordingMatcher{}
+	var words [][]string
+	for w, patterns := range wordings() {
+		for _, pattern := range patterns {
+			words = append(words, literals(pattern))
+			m.of = append(m.of, wording(w))
+			m.re = append(m.re, lazyRegexp("(?i)"+pattern))
+		}
+	}
+	m.finder = newFinder(words)
+	return m
+}
+
+// match returns the expression of w that matches a line, nil if there is none.
+func (m *wordingMatcher) match(w wording, text []byte) *regexp.Regexp {
+	var found *regexp.Regexp
+	tried := -1
+	m.finder.find(text, func(entry, _ int) bool {
+		if entry != tried && m.of[entry] == w {
+			tried = entry
+			if re := m.re[entry](); re.Match(text) {
+				found = re
+			}
+		}
+		return found == nil
+	})
+	return found
+}
+
+// has reports whether a line has the words of w.
+func (m *wordingMatcher) has(w wording, text []byte) bool { return m.match(w, text) != nil }
+
+// named returns what the expression of w names in a line, nil if it does not name one
+// thing only.
+func (m *wordingMatcher) named(w wording, text []byte) []byte {
+	if re := m.match(w, text); re != nil {
+		if all := re.FindAllSubmatch(text, 2); len(all) == 1 {
+			return all[0][1]
+		}
+	}
+	return nil
+}
 
 // isUnloud reports whether a line that looks like an error is none.
-func isUnloud(text []byte) bool { return goesOnLine().Match(text) || quietLine().Match(text) }
+func (m *wordingMatcher) isUnloud(text []byte) bool {
+	return m.has(goesOnWords, text) || m.has(quietWords, text) || sourceLine().Match(text)
+}
 
 // recordLoud records a line that only a general row knows: an error in words of its own.
 func (s *Scanner) recordLoud(row *compiledRow, l *line) {
-	if t := s.tracebacks[l.stream]; t != nil && t.state != outside {
-		return
-	}
 	e := s.newEvent(row, l)
 	e.readFields(l.raw)
-	if m := namedHost().FindSubmatch(l.raw); m != nil && e.host == "" {
-		e.host = plainText(m[1])
+	words := s.matcher.wordings
+	if host := words.named(hostWords, l.raw); host != nil && e.host == "" {
+		e.host = plainText(host)
 	}
-	if e.rank < 0 {
-		if m := namedRank().FindAllSubmatch(l.raw, 2); len(m) == 1 {
-			e.rank, _ = strconv.Atoi(string(m[0][1]))
-		}
+	if rank := words.named(rankWords, l.raw); rank != nil && e.rank < 0 {
+		e.rank, _ = strconv.Atoi(string(rank))
 	}
 	switch {
-	case cascadeLine().Match(l.raw):
+	case words.has(cascadeWords, l.raw):
 		e.row = s.matcher.byKey[rowCascade]
-	case summaryLine().Match(l.raw):
+	case words.has(summaryWords, l.raw):
 		e.row = s.matcher.byKey[rowSummary]
 	}
 	e.kind = e.row.Kind
@@ -76,10 +147,6 @@ func (s *Scanner) continueText(l *line) {
 		e.text += " " + text
 	}
 }
-
-var namedHost = lazyRegexp(`(?i)\b(?:on|from|at) (?:host|node) ([\w.-]*\w)`)
-
-var namedRank = lazyRegexp(`(?i)\brank[ =:#]{0,2}(\d{1,6})\b`)
 
 // readFields reads the fields of a line in JSON that loggers write.
 func (e *event) readFields(raw []byte) {

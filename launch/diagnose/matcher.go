@@ -12,6 +12,8 @@ type matcher struct {
 	rows     []*compiledRow // the finder's entries from 0 on, in the order of the map
 	byKey    map[string]*compiledRow
 	jobLines []jobLine // the entries after those of the rows
+	general  entries   // the general rows
+	wordings *wordingMatcher
 }
 
 // jobLine is a line that says something about the job that findings need.
@@ -26,18 +28,29 @@ type entries [4]uint64
 func (e *entries) add(i int)      { e[i>>6] |= 1 << (i & 63) }
 func (e *entries) has(i int) bool { return e[i>>6]>>(i&63)&1 != 0 }
 
+// without returns the entries of e that o has not.
+func (e entries) without(o entries) entries {
+	for i := range e {
+		e[i] &^= o[i]
+	}
+	return e
+}
+
 // sharedMatcher returns the matcher of all Scanners. The first call makes it, which
 // takes milliseconds.
 var sharedMatcher = sync.OnceValue(newMatcher)
 
 func newMatcher() *matcher {
-	m := &matcher{byKey: map[string]*compiledRow{}}
+	m := &matcher{wordings: newWordingMatcher(), byKey: map[string]*compiledRow{}}
 	var words [][]string
 	for _, row := range Rows() {
 		c := &compiledRow{Row: row}
 		m.byKey[row.Key] = c
 		if row.Pattern != noLine {
 			c.re = lazyRegexp("(?i)" + row.Pattern)
+			if row.Kind.isGeneral() {
+				m.general.add(len(m.rows))
+			}
 			m.rows = append(m.rows, c)
 			words = append(words, literals(row.Pattern))
 		}
@@ -55,7 +68,7 @@ func (m *matcher) match(words *entries, text []byte) (*compiledRow, []int) {
 	for i, row := range m.rows {
 		if words.has(i) {
 			if at := row.re().FindSubmatchIndex(text); at != nil {
-				if row.Kind.isGeneral() && isUnloud(text) {
+				if row.Kind.isGeneral() && m.wordings.isUnloud(text) {
 					return nil, nil
 				}
 				return row, at
