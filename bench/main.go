@@ -44,6 +44,7 @@ var defaultReps = []struct {
 	{"agentkill", 10, 2},
 	{"spare", 12, 2},
 	{"preflight", 10, 3},
+	{"explain", 3, 1},
 	{"store", 7, 2},
 	{"collectives", 7, 1},
 	{"slurm", 10, 3},
@@ -187,6 +188,8 @@ func scenarios(measure string, o options) []scenario {
 		return abort(o.bound)
 	case "preflight":
 		return preflightCosts(o.quick)
+	case "explain":
+		return explainCosts(o.quick)
 	case "agentkill":
 		return agentKill(o.bound + 2*time.Second)
 	case "spare":

@@ -1,16 +1,17 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"time"
 
-	"github.com/gorun/gorun/launch/diagnose"
+	"github.com/gorun/gorun/bench/longlog"
 	"github.com/gorun/gorun/rendezvous/preflight"
 	"github.com/gorun/gorun/rendezvous/preflight/gather"
 	"github.com/gorun/gorun/rendezvous/preflight/host"
@@ -19,9 +20,8 @@ import (
 	"github.com/gorun/gorun/rendezvous/preflight/rules"
 )
 
-// preflightCosts measures what the preflight and gorun explain cost in this process:
-// gathering the facts of this machine, the rules over simulated fleets, and reading a
-// log. No peer does any of this.
+// preflightCosts measures what the preflight costs in this process: gathering the facts
+// of this machine, and the rules over simulated fleets. No peer does any of this.
 func preflightCosts(quick bool) []scenario {
 	all := []scenario{{name: "facts of this machine", run: factsCost}}
 	sizes := []int{1000, 10_000}
@@ -32,9 +32,6 @@ func preflightCosts(quick bool) []scenario {
 		all = append(all,
 			scenario{name: fmt.Sprintf("rules, %d nodes", n), run: rulesCost(n, 0)},
 			scenario{name: fmt.Sprintf("rules, %d nodes, every tenth odd", n), run: rulesCost(n, 10)})
-	}
-	for _, l := range longLogs {
-		all = append(all, scenario{name: "explain, " + l.name, run: explainCost(l.mib<<20, l.body)})
 	}
 	for i := range all {
 		all[i].measure, all[i].only = "preflight", []string{nameGorun}
@@ -124,67 +121,81 @@ func simulated(n, odd int) *preflight.Fleet {
 	return f
 }
 
-// longLogs has what fills the log of a long job: its lines as they are, as Docker
-// stores them, a progress bar, and errors that a data loader reports and survives.
-var longLogs = []struct {
-	name string
-	mib  int
-	body string
-}{
-	{"256 MiB", 256, "[rank3]: 2026-11-21 12:00:00 step 123456 loss 2.345 lr 3e-4 grad_norm 1.25 tokens/s 123456 errors 0\n"},
-	{"256 MiB of Docker's JSON", 256, `{"log":"step 1234 loss 2.31234 lr 3.0e-04 tokens/s 123456 grad_norm 0.123\n","stream":"stdout","time":"2026-11-21T16:39:58.123456789Z"}` + "\n"},
-	{"256 MiB of a progress bar", 256, "\r 10%|###       | 10/100 [00:01<00:09, 10.00it/s, loss=2.31234]"},
-	{"32 MiB of caught tracebacks", 32, "[rank1]: Traceback (most recent call last):\n[rank1]:   File \"/w/data.py\", line 81, in fetch\n[rank1]:     return self.read(shard)\n" +
-		"[rank1]: OSError: shard 7\n[rank1]: skipped a shard\n"},
+// explainCosts measures what gorun explain costs on long logs, beside programs that do no
+// more than look for a word or count lines.
+func explainCosts(quick bool) []scenario {
+	size := int64(2 << 30)
+	if quick {
+		size = 64 << 20
+	}
+	var all []scenario
+	for _, k := range longlog.Kinds() {
+		all = append(all, scenario{
+			measure: "explain", name: fmt.Sprintf("%d MiB of %s", size>>20, k.Name), only: []string{nameGorun},
+			run: func(ctx context.Context, l *lab, _ *peer) ([]reading, error) { return explainCost(ctx, l, k, size) },
+		})
+	}
+	return all
 }
 
-// explainCost reads a log of size bytes whose last line is about a failure.
-func explainCost(size int, body string) func(context.Context, *lab, *peer) ([]reading, error) {
-	return func(ctx context.Context, _ *lab, _ *peer) ([]reading, error) {
-		log := &repeatedLog{
-			left: size, body: []byte(body),
-			tail: []byte("\n" + strings.Repeat("[rank1]: step 123456 loss 2.345\n", 100) + "node7:42:43 [1] init.cc:904 NCCL WARN Duplicate GPU detected : rank 0 and rank 1 both on CUDA device 1a000\n"),
-		}
-		s := diagnose.NewScanner()
-		begin := time.Now()
-		if err := s.Read(ctx, diagnose.Log{Name: "-", Rank: -1, Local: -1}, log); err != nil {
+// explainCost writes a log, and reads it with each program in turn: its CPU time, and
+// the memory of gorun. wc comes first, and brings the log into the page cache.
+func explainCost(ctx context.Context, l *lab, k longlog.Kind, size int64) (_ []reading, err error) {
+	log, err := os.Create(filepath.Join(l.scratch, "long.log"))
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, log.Close(), os.Remove(log.Name())) }()
+	if err := k.Write(log, size); err != nil {
+		return nil, err
+	}
+	var all []reading
+	for _, program := range [][]string{{"wc", "-l", log.Name()}, {"grep", "-c", "Traceback", log.Name()}, {l.gorun, "explain", log.Name()}} {
+		cmd := exec.CommandContext(ctx, program[0], program[1:]...)
+		cmd.Env = append(os.Environ(), "LC_ALL=C")
+		var out bytes.Buffer
+		cmd.Stdout = &out
+		peak, err := runWatched(cmd)
+		if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) { // grep ends with 1 where it finds nothing
 			return nil, err
 		}
-		found := s.Findings()
-		took := time.Since(begin)
-		if len(found) == 0 || found[0].ID != "D01" {
-			return nil, fmt.Errorf("the cause was not found: %+v", found)
+		name := strings.Join(program[:2], " ")
+		if program[0] == l.gorun {
+			name = "gorun explain"
+			if !strings.Contains(out.String(), "["+longlog.Cause+"]") {
+				return nil, fmt.Errorf("the cause was not found: %.300s", out.String())
+			}
+			all = append(all, reading{metric: "gorun explain, memory", value: mib(peak), unit: "MiB"})
 		}
-		return one(reading{value: float64(size) / float64(1<<20) / took.Seconds(), unit: "MiB/s"}), nil
+		cpu := cmd.ProcessState.UserTime() + cmd.ProcessState.SystemTime()
+		all = append(all, reading{metric: name + ", CPU time", value: cpu.Seconds(), unit: "s"})
 	}
+	return all, nil
 }
 
-// repeatedLog is a log of equal parts and a last one.
-type repeatedLog struct {
-	left int
-	body []byte
-	tail []byte
-	rest []byte
-}
-
-func (e *repeatedLog) Read(p []byte) (n int, err error) {
-	for n < len(p) {
-		if len(e.rest) == 0 {
-			switch {
-			case e.left > 0:
-				e.rest = e.body
-				e.left -= len(e.body)
-			case e.tail != nil:
-				e.rest, e.tail = e.tail, nil
-			case n == 0:
-				return 0, io.EOF
-			default:
-				return n, nil
+// runWatched runs cmd and returns the peak of its memory in bytes. It asks the kernel
+// while the program runs, because the peak that wait4 returns begins with that of this
+// process.
+func runWatched(cmd *exec.Cmd) (peak int64, err error) {
+	if err := cmd.Start(); err != nil {
+		return 0, err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case err := <-ended:
+			return peak, err
+		case <-tick.C:
+			status, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", cmd.Process.Pid)) // "": it has just ended
+			if _, rest, ok := strings.Cut(string(status), "VmHWM:"); ok {
+				var kib int64
+				if _, err := fmt.Sscan(rest, &kib); err == nil {
+					peak = kib << 10
+				}
 			}
 		}
-		m := copy(p[n:], e.rest)
-		e.rest = e.rest[m:]
-		n += m
 	}
-	return n, nil
 }
