@@ -6,10 +6,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/gorun/gorun/launch/diagnose"
@@ -64,6 +66,9 @@ func runExplain(ctx context.Context, o *explainOptions, std streams) error {
 	if err != nil {
 		return usagef("%w", err)
 	}
+	if len(names) == 0 {
+		return usagef("there is no file in %s", strings.Join(o.logs, " "))
+	}
 	if o.since != "" {
 		at, err := diagnose.ParseSince(o.since, time.Now())
 		if err != nil {
@@ -74,6 +79,9 @@ func runExplain(ctx context.Context, o *explainOptions, std streams) error {
 			info, err := os.Stat(name)
 			return name != "-" && err == nil && info.Mode().IsRegular() && info.ModTime().Before(at)
 		})
+		if len(names) == 0 {
+			fmt.Fprintf(std.err, "gorun: all files are older than %s\n", at.Format(time.DateTime))
+		}
 	}
 	for _, name := range slices.Compact(names) {
 		if err := e.read(ctx, name); err != nil {
@@ -107,6 +115,9 @@ func unreadable(name string, err error) error {
 // teach prints the rows to complete for the unknown lines of a log.
 func teach(ctx context.Context, name string, std streams) error {
 	in := std.in
+	if info, err := os.Stat(name); err == nil && info.IsDir() {
+		return usagef("--teach reads one log, and %s is a folder: name the log with the error", name)
+	}
 	if name != "-" {
 		f, err := os.Open(name)
 		if err != nil {
@@ -164,7 +175,9 @@ func (e *explainer) read(ctx context.Context, name string) error {
 		if isTerminal(e.std.in) {
 			fmt.Fprintln(e.std.err, "gorun: reading standard input up to Ctrl-D; to read a file: gorun explain job.log")
 		}
-		return e.scanner.Read(ctx, diagnose.Log{Name: name, Rank: -1, Local: -1}, e.std.in)
+		in := bufio.NewReader(e.std.in)
+		e.warnEmpty("standard input", in)
+		return e.scanner.Read(ctx, diagnose.Log{Name: name, Rank: -1, Local: -1}, in)
 	}
 	f, err := os.Open(name)
 	if err != nil {
@@ -173,7 +186,13 @@ func (e *explainer) read(ctx context.Context, name string) error {
 	defer f.Close()
 	in := bufio.NewReader(f)
 	if front, _ := in.Peek(3); !flight.IsDump(front) {
-		return e.scanner.Read(ctx, diagnose.LogOf(name), in)
+		e.warnEmpty(name, in)
+		err := e.scanner.Read(ctx, diagnose.LogOf(name), in)
+		if errors.Is(err, io.ErrUnexpectedEOF) {
+			fmt.Fprintf(e.std.err, "gorun: %s ends in the middle; what there is of it was read\n", name)
+			return nil
+		}
+		return err
 	}
 	d, err := flight.Read(name, in)
 	if err != nil {
@@ -181,6 +200,14 @@ func (e *explainer) read(ctx context.Context, name string) error {
 	}
 	e.dumps = append(e.dumps, d)
 	return nil
+}
+
+// warnEmpty says that a log has nothing, so that nobody takes it for one without
+// failures.
+func (e *explainer) warnEmpty(name string, in *bufio.Reader) {
+	if _, err := in.Peek(1); err == io.EOF {
+		fmt.Fprintf(e.std.err, "gorun: %s is empty\n", name)
+	}
 }
 
 // hangFindings returns what dumps of a flight recorder show as findings.

@@ -2,7 +2,10 @@ package main
 
 import (
 	"bytes"
+	"compress/gzip"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -33,6 +36,16 @@ func TestExplainCommand(t *testing.T) {
 	if err := os.WriteFile(broken, []byte("\x80\x02}q\x00("), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	empty := filepath.Join(t.TempDir(), "empty.log")
+	cut := filepath.Join(t.TempDir(), "cut.log.gz")
+	var packed bytes.Buffer
+	z := gzip.NewWriter(&packed)
+	for i := range 20_000 {
+		fmt.Fprintf(z, "%sstep %d\n", oomLog, i*i)
+	}
+	if err := errors.Join(z.Close(), os.WriteFile(empty, nil, 0o600), os.WriteFile(cut, packed.Bytes()[:packed.Len()/2], 0o600)); err != nil {
+		t.Fatal(err)
+	}
 	for _, c := range []struct {
 		in   string
 		args []string
@@ -56,6 +69,13 @@ func TestExplainCommand(t *testing.T) {
 		{"", []string{"--since", "yesterday", log}, 2, ""},
 		{"", []string{"--since", "1h", log}, 0, log + ":1: "},
 		{"", []string{"--since", "2100-01-01", log}, 0, "nothing found"},
+		{"", []string{"--since", "2100-01-01", dir}, 0, ""},
+		{"", []string{"--since", "2020-01-01T00:00:00Z", log}, 0, log + ":1: "},
+		{"", nil, 0, "gorun: standard input is empty\nnothing found"},
+		{"", []string{empty}, 0, "gorun: " + empty + " is empty\n"},
+		{"", []string{t.TempDir()}, 2, ""},
+		{"", []string{cut}, 0, cut + " ends in the middle; what there is of it was read\nRoot cause: "},
+		{"", []string{"--teach", dir}, 2, ""},
 		{"", []string{"--teach", log}, 0, "no line looks like an error that gorun explain does not know\n"},
 		{"frob: cannot map window 17\n", []string{"--teach", "-"}, 0, "Pattern: `frob: cannot map window \\d+`,\n"},
 		{"", []string{"--teach", filepath.Join(dir, "none")}, 2, ""},

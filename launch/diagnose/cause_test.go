@@ -2,6 +2,7 @@ package diagnose
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"testing"
 )
@@ -162,6 +163,7 @@ func TestBinaryLogsAreNamed(t *testing.T) {
 		"épreuve, 试验: \xff\xfe\n":                                             false,
 		"\x7fELF\x02\x01\x01" + strings.Repeat("\x00\x03\x00\x10text", 2000):  true,
 		strings.Repeat("s\x00t\x00e\x00p\x00", 100):                           true,
+		randomBytes(9000): true,
 	} {
 		s := NewScanner()
 		if err := s.Read(t.Context(), LogOf("core"), strings.NewReader(text)); err != nil {
@@ -200,4 +202,12 @@ func TestLastLineIsTheReason(t *testing.T) {
 			}
 		}
 	}
+}
+
+// randomBytes returns n bytes as compressed files have them.
+func randomBytes(n int) string {
+	seed := [32]byte{1}
+	b := make([]byte, n)
+	_, _ = rand.NewChaCha8(seed).Read(b) // never fails
+	return string(b)
 }

@@ -217,5 +217,5 @@ func isBinary(p []byte) bool {
 			odd++
 		}
 	}
-	return odd > len(p)/10
+	return odd > len(p)/20 // of compressed or random bytes every tenth is odd
 }

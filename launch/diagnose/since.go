@@ -6,7 +6,8 @@ import (
 )
 
 // ParseSince reads a time: a duration before now (2h), a time of the last day (16:30)
-// or a date with or without a time.
+// or a date with or without a time, in the zone of now or, as RFC 3339 has it, in its
+// own.
 func ParseSince(text string, now time.Time) (time.Time, error) {
 	if d, err := time.ParseDuration(text); err == nil && d > 0 {
 		return now.Add(-d), nil
@@ -24,6 +25,9 @@ func ParseSince(text string, now time.Time) (time.Time, error) {
 		if t, err := time.ParseInLocation(layout, text, now.Location()); err == nil {
 			return t, nil
 		}
+	}
+	if t, err := time.Parse(time.RFC3339, text); err == nil {
+		return t.In(now.Location()), nil
 	}
 	return time.Time{}, fmt.Errorf("%q is no time: write a duration (2h), a time (16:30) or a date (2026-11-21 16:30)", text)
 }
