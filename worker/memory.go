@@ -119,7 +119,6 @@ type engine struct {
 func (w *World) newEngine(mesh *tcp.Mesh) collective.Engine {
 	routes := route.New(route.Config{
 		Mesh: mesh, Size: w.set.Size, Board: w.board, Node: w.shared(), Messages: w.memory.messages,
-		Connect: w.agent == nil,
 		Await: func(ctx context.Context, rank int) error {
 			_, err := w.directory().Lookup(ctx, rank)
 			return err

@@ -32,6 +32,8 @@ const (
 	roleFails   = "fails"   // rank 2 reports a failure and closes
 	roleBound   = "bound"   // the rank prints the CPUs that it may use
 	roleCorrupt = "corrupt" // rank 2 writes junk over its page, then dies
+	roleLeaves  = "leaves"  // rank 2 exits in order, but does not close
+	roleCloses  = "closes"  // rank 2 closes; the others receive from it
 	roleInside  = "inside " // and a call: rank 2 dies in its 50th one, in which it waits for the others
 )
 
@@ -122,6 +124,9 @@ func playRank(role string) error {
 	if call, ok := strings.CutPrefix(role, roleInside); ok {
 		return dieInside(ctx, c, calls[call])
 	}
+	if role == roleLeaves || role == roleCloses {
+		return leave(ctx, w, c, role)
+	}
 	buf := make([]float32, 3)
 	for i := 0; ; i++ {
 		if i == 200 && w.Rank() == 2 && role == roleFails {
@@ -140,6 +145,28 @@ func playRank(role string) error {
 			return err
 		}
 	}
+}
+
+// leave lets rank 2 end while the others wait for a message of it. They have exchanged some
+// before.
+func leave(ctx context.Context, w *World, c *Comm, role string) error {
+	buf := make([]float32, 10)
+	if w.Rank() < 2 {
+		if err := Recv(ctx, c, buf, 2); err != nil {
+			return err
+		}
+		return Recv(ctx, c, buf, 2, 7)
+	}
+	for peer := range 2 {
+		if err := Send(ctx, c, buf, peer); err != nil {
+			return err
+		}
+	}
+	time.Sleep(50 * time.Millisecond) // sleep: the others shall wait by then
+	if role == roleLeaves {
+		os.Exit(0)
+	}
+	return w.Close()
 }
 
 // dieInside makes the same call again and again. Rank 2 is killed while it waits in it.
@@ -299,6 +326,24 @@ func TestDeathInsideEachCall(t *testing.T) {
 				for _, rank := range []int{0, 1} {
 					if ranks[rank].out.Scan(); !strings.Contains(ranks[rank].out.Text(), want) {
 						t.Errorf("rank %d says %q", rank, ranks[rank].out.Text())
+					}
+				}
+			})
+		}
+	}
+}
+
+// TestRanksThatEndAreNamed lets rank 2 end in order while the others wait for it.
+func TestRanksThatEndAreNamed(t *testing.T) {
+	for role, want := range map[string]string{roleLeaves: "rank 2 is gone: its connection closed", roleCloses: "rank 2 has closed its communicator"} {
+		for name, path := range map[string]func() string{"with an agent": func() string { return openAgent(t).Path() }, "without": func() string { return "" }} {
+			t.Run(role+" "+name, func(t *testing.T) {
+				ranks := startProcesses(t, role, path())
+				for _, rank := range []int{0, 1} {
+					ranks[rank].out.Scan()
+					// One of the two may learn it from the other.
+					if text := ranks[rank].out.Text(); !strings.Contains(text, want) {
+						t.Errorf("rank %d says %q", rank, text)
 					}
 				}
 			})

@@ -96,6 +96,9 @@ func (p *positions) Enter(call *collective.Call, peer int, send bool) {
 		p.next.Enter(call, peer, send)
 	}
 	line, other, waits := p.collectives, call.Root, board.WaitsForAll
+	if send && call.Kind != collective.KindSend {
+		waits = board.WaitsAside
+	}
 	if call.Kind == collective.KindSend {
 		line, other, waits = p.lineOf(call, peer), int32(peer), board.WaitsForSender
 		if send {

@@ -168,5 +168,6 @@ func (n *Node) cycle(now time.Time) (cycle []Call, running bool) {
 	if n.board == nil || n.cause != nil {
 		return nil, false
 	}
-	return findCycle(n.look(now), now), true
+	v := n.look(now)
+	return v.findCycle(now), true
 }

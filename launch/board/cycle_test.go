@@ -3,6 +3,7 @@ package board
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -13,8 +14,10 @@ import (
 )
 
 // TestFindCycle checks which ranks wait for each other. A call is written as
-// "0>1" (rank 0 sends to rank 1), "0<1" (it receives), "0*" (a collective), with a tag
-// after a colon and ? for a call that is new.
+// "0>1" (rank 0 sends to rank 1), "0<1" (it receives), "0*3" (collective number 3), "0&3"
+// (the same, asynchronous), "0.3" (it has left that), with a tag or the number of a
+// communicator after a colon and ? for a call that is new. All ranks are members of all
+// communicators.
 func TestFindCycle(t *testing.T) {
 	for calls, want := range map[string]string{
 		"":                     "",
@@ -25,9 +28,22 @@ func TestFindCycle(t *testing.T) {
 		"0>1 1<0":              "",    // a message
 		"0>1:5 1<0:6":          "0 1", // another tag
 		"0>1 1>0?":             "",
-		"0>1":                  "", // rank 1 computes
-		"0>1 1*":               "",
-		"0>1 1>0 0*":           "", // a collective may end
+		"0>1":                  "",    // rank 1 computes
+		"0>1 1*1":              "0 1", // rank 1 waits for rank 0
+		"0<1 1*1":              "0 1",
+		"0<1 1*1?":             "",
+		"0<1 1&1":              "", // rank 1 goes on
+		"0<1 1*1 2*1":          "0 1",
+		"0<1 1*1 0.1":          "",    // rank 0 has left that already
+		"0*1 1*2":              "",    // no other call is in the way
+		"0*1:5 1*1:6":          "0 1", // each in a collective of another communicator
+		"0*1:5 1*1:5":          "",
+		"0*1 1<2 2*1":          "1 2", // rank 0 waits for the cycle
+		"0*1 1<2":              "",    // rank 2 computes
+		"0<2 1*1 2*1":          "0 2",
+		"0<2 1*1 2>1 1>9":      "",
+		"0>1 1>0 0&1":          "", // another goroutine
+		"0>1 1>0 0*1":          "0 1",
 		"0>1 1>0 1<0":          "",
 		"0>1 1>0 0>2":          "", // rank 2 may receive
 		"0>1 1>0 0>2 2>1":      "0 1",
@@ -37,7 +53,8 @@ func TestFindCycle(t *testing.T) {
 		"0>1 1>2 2>3 3>1 0<7?": "1 2 3",
 	} {
 		now := time.Now()
-		var open []Call
+		v := view{members: map[uint64][]member{}}
+		var all []Call
 		for i, text := range strings.Fields(calls) {
 			c := Call{Since: now.Add(-time.Minute), key: callKey{entered: uint64(i + 1)}, comm: board.Comm{ID: 4}}
 			if text, isNew := strings.CutSuffix(text, "?"); isNew {
@@ -46,10 +63,23 @@ func TestFindCycle(t *testing.T) {
 			} else {
 				c.parse(t, text)
 			}
-			open = append(open, c)
+			all = append(all, c)
+			if !strings.Contains(text, ".") {
+				v.open = append(v.open, c)
+			}
+		}
+		slices.SortStableFunc(all, func(a, b Call) int { return a.Local - b.Local })
+		for _, c := range all {
+			for comm := range uint64(8) {
+				last := board.Call{Waits: c.waits}
+				if comm == c.comm.ID {
+					last.Seq = c.seq
+				}
+				v.join(&board.Position{Local: c.Local, Comm: board.Comm{ID: comm, Rank: c.Local}}, &board.Visit{Call: last})
+			}
 		}
 		var got []string
-		for _, c := range findCycle(open, now) {
+		for _, c := range v.findCycle(now) {
 			got = append(got, fmt.Sprint(c.Rank))
 		}
 		if strings.Join(got, " ") != want {
@@ -61,14 +91,19 @@ func TestFindCycle(t *testing.T) {
 // parse reads a call as TestFindCycle writes it.
 func (c *Call) parse(t *testing.T, text string) {
 	t.Helper()
-	text, tag, _ := strings.Cut(text, ":")
-	_, _ = fmt.Sscan(tag, &c.tag)
+	text, after, _ := strings.Cut(text, ":")
 	var what string
-	if _, err := fmt.Sscanf(text, "%1d%1s%d", &c.Local, &what, &c.peer); err != nil && what != "*" {
+	if _, err := fmt.Sscanf(text, "%1d%1s%d", &c.Local, &what, &c.peer); err != nil {
 		t.Fatalf("%q: %v", text, err)
 	}
 	c.Rank, c.comm.Rank = c.Local, c.Local
-	c.waits = map[string]board.Waits{">": board.WaitsForReceiver, "<": board.WaitsForSender}[what]
+	c.waits = map[string]board.Waits{">": board.WaitsForReceiver, "<": board.WaitsForSender, "&": board.WaitsAside}[what]
+	if isMessage(c) {
+		_, _ = fmt.Sscan(after, &c.tag)
+	} else {
+		c.seq = uint64(c.peer)
+		_, _ = fmt.Sscan(after, &c.comm.ID)
+	}
 }
 
 // TestWatchTellsOfACycle lets two ranks send to each other first, on a real board.

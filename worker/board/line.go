@@ -22,6 +22,7 @@ const (
 	WaitsForAll      Waits = 0 // until the other ranks come
 	WaitsForReceiver Waits = 1 // until Peer receives
 	WaitsForSender   Waits = 2 // until Peer sends
+	WaitsAside       Waits = 3 // until the other ranks come, while the program goes on
 )
 
 // Comm says which rank of which communicator a line belongs to.

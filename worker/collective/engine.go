@@ -82,7 +82,8 @@ type Message struct {
 // cheap; they are called from several goroutines if the program does so.
 type Positions interface {
 	// Enter says that this rank is in call. It waits for rank peer, or for all if peer is -1.
-	// send says which end of a message it is.
+	// send says which end of a message it is, and of a collective that it is asynchronous: the
+	// program goes on meanwhile.
 	Enter(call *Call, peer int, send bool)
 	Leave(call *Call, peer int)
 	// Others returns where rank peer is, or all others if peer is -1, as far as it is known,

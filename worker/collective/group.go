@@ -117,7 +117,7 @@ func (g *Group) Do(ctx context.Context, w Work) error {
 		err = g.await(ctx, ticket)
 	}
 	if err == nil {
-		err = g.carryOut(ctx, w, ticket)
+		err = g.carryOut(ctx, w, ticket, false)
 	}
 	g.finished(true)
 	return err
@@ -141,7 +141,7 @@ func (g *Group) Start(w Work) *Request {
 	g.wg.Go(func() {
 		ctx := context.Background() // Request.Wait has the caller's
 		if r.err = g.await(ctx, ticket); r.err == nil {
-			r.err = g.carryOut(ctx, w, ticket)
+			r.err = g.carryOut(ctx, w, ticket, true)
 		}
 		g.finished(false)
 		close(r.done)
@@ -183,8 +183,9 @@ func (g *Group) finished(blocking bool) {
 	}
 }
 
-// carryOut makes the call with this number, whose turn it is.
-func (g *Group) carryOut(ctx context.Context, w Work, seq uint64) error {
+// carryOut makes the call with this number, whose turn it is. aside says that the program
+// goes on meanwhile.
+func (g *Group) carryOut(ctx context.Context, w Work, seq uint64, aside bool) error {
 	if g.size == 1 {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -196,7 +197,7 @@ func (g *Group) carryOut(ctx context.Context, w Work, seq uint64) error {
 	g.work.Call.Comm, g.work.Call.Seq = g.comm, seq
 	call := &g.work.Call
 	if g.pos != nil {
-		g.pos.Enter(call, -1, false)
+		g.pos.Enter(call, -1, aside)
 		defer g.pos.Leave(call, -1)
 	}
 	if err := g.watch.enter(ctx, call); err != nil {

@@ -22,8 +22,6 @@ type Config struct {
 	Messages *shm.Messages
 	// Await waits until a rank of the world can be found.
 	Await func(ctx context.Context, rank int) error
-	// Connect says that nobody but a connection tells when a rank is gone.
-	Connect bool
 }
 
 // Routes knows which way the messages to each rank of the world go.
@@ -101,8 +99,8 @@ func (s *Routes) await(rank int) int32 {
 }
 
 func (s *Routes) choose(rank int, way int32) {
-	if s.known[rank].CompareAndSwap(wayUnknown, way) && way >= wayMemory && s.cfg.Connect {
-		s.cfg.Mesh.Connect(rank)
+	if s.known[rank].CompareAndSwap(wayUnknown, way) && way >= wayMemory {
+		s.cfg.Mesh.Connect(rank) // which shows when the rank is gone, and may tell why
 	}
 }
 
