@@ -57,6 +57,12 @@ func (h *head) removePrefix(line []byte) (rest []byte, more bool) {
 			h.addLabel(line[:len(line)-len(after)])
 			return after[2:], true
 		}
+	case c == ' ' && h.label == 0: // srun -l aligns the numbers of tasks
+		aligned := bytes.TrimLeft(line[:min(len(line), 8)], " ")
+		n, after := digits(line[min(len(line), 8)-len(aligned):])
+		if n >= 0 && len(after) > 1 && after[0] == ':' && after[1] == ' ' {
+			return h.removePrefix(line[min(len(line), 8)-len(aligned):])
+		}
 	case 'A' <= c && c <= 'Z':
 		t, rest := readTime(line)
 		if !t.isKnown() {
@@ -84,7 +90,8 @@ func (h *head) removeSyslogHost(line []byte) []byte {
 	return line[len(host)+1:]
 }
 
-// removeName removes `trainer-1  | ` of docker compose and `node1: ` of pdsh.
+// removeName removes `trainer-1  | ` of docker compose, `node1: ` of pdsh, and the host
+// of `node1 kernel: `.
 func (h *head) removeName(line []byte) (rest []byte, more bool) {
 	i, digit := 0, false
 	for i < len(line) && i < 64 && (line[i] >= 'a' && line[i] <= 'z' || line[i] >= '0' && line[i] <= '9' || i > 0 && (line[i] == '-' || line[i] == '.' || line[i] == '_')) {
@@ -95,6 +102,11 @@ func (h *head) removeName(line []byte) (rest []byte, more bool) {
 		return line, false
 	}
 	name, after := line[:i], line[i:]
+	if bytes.HasPrefix(after, []byte(" kernel: ")) { // of syslog, without its time
+		h.host = plainText(name)
+		h.addLabel(name)
+		return after[1:], false
+	}
 	if after[0] == ':' && after[1] == ' ' && digit {
 		h.addLabel(name)
 		h.host = plainText(name)

@@ -44,6 +44,7 @@ var linePrefixes = map[string]func(r, n int, line string) string{
 	"plain":  func(_, _ int, line string) string { return line },
 	"tee":    func(r, _ int, line string) string { return fmt.Sprintf("[default%d]:%s", r, line) },
 	"srun":   func(r, _ int, line string) string { return fmt.Sprintf("%d: %s", r, line) },
+	"wide":   func(r, _ int, line string) string { return fmt.Sprintf("%3d: %s", r, line) }, // srun of 100 tasks and more
 	"mpirun": func(r, _ int, line string) string { return fmt.Sprintf("[1,%d]<stderr>:%s", r, line) },
 	"ray":    func(r, _ int, line string) string { return fmt.Sprintf("(Worker pid=%d) %s", 4242+r, line) },
 	"vllm": func(r, n int, line string) string {
