@@ -233,7 +233,7 @@ func (d directory) token(ctx context.Context, c *store.Client, rank int) (string
 }
 
 // do carries out a collective.
-func (c *Comm) do(ctx context.Context, w collective.Work) error {
+func (c *Comm) do(ctx context.Context, w *collective.Work) error {
 	if c == nil {
 		return errNoComm
 	}

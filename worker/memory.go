@@ -197,7 +197,7 @@ func (e *engine) make() (collective.Engine, error) {
 	}
 	all := make([]uint64, e.w.set.Size*len(mine))
 	work := collective.AllGather(collective.Of(all), collective.Of(mine[:]))
-	if err := e.Engine.Do(context.Background(), &work); err != nil {
+	if err := e.Engine.Do(context.Background(), work); err != nil {
 		return nil, fmt.Errorf("cannot learn which ranks share memory: %w", err)
 	}
 	s := &site{node: e.node, rank: e.w.set.Rank}

@@ -123,7 +123,7 @@ func WaitAll(ctx context.Context, requests ...*Request) error {
 }
 
 // async starts a collective.
-func (c *Comm) async(w collective.Work) *Request {
+func (c *Comm) async(w *collective.Work) *Request {
 	if c == nil {
 		return &Request{err: errNoComm}
 	}

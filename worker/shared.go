@@ -38,14 +38,15 @@ func (w *World) callerOf(call *collective.Call, rank int) string {
 	if w.board == nil {
 		return ""
 	}
-	signature := call.Signature()
+	whole := *call
+	whole.Step = 0 // which call it is, not which message of it
 	for local := range w.board.Ranks() {
 		for _, at := range w.board.Positions(local, maxVisits) {
 			if at.Comm.ID != call.Comm || at.Comm.Rank != rank {
 				continue
 			}
 			for _, v := range at.Calls {
-				if v.Signature == signature {
+				if callOf(&at, &v) == whole {
 					return v.Caller
 				}
 			}
@@ -108,7 +109,7 @@ func (p *positions) Enter(call *collective.Call, peer int, send bool) {
 	line.Enter(board.Call{
 		Kind: uint8(call.Kind), Type: uint8(call.Type), Op: uint8(call.Op), Waits: waits,
 		Site: p.w.callers.Find().Number,
-		Peer: other, Tag: call.Tag, Seq: call.Seq, Count: call.Count, Signature: call.Signature(),
+		Peer: other, Tag: call.Tag, Seq: call.Seq, Count: call.Count,
 	})
 }
 
@@ -204,8 +205,12 @@ func (p *positions) read(local int, call *collective.Call) (found collective.Pos
 
 // callOf returns a call from the board.
 func callOf(at *board.Position, v *board.Visit) collective.Call {
-	return collective.Call{
+	c := collective.Call{
 		Comm: at.Comm.ID, Kind: collective.Kind(v.Kind), Type: collective.DType(v.Type), Op: collective.Op(v.Op),
-		Root: v.Peer, Tag: v.Tag, Seq: v.Seq, Count: v.Count,
+		Tag: v.Tag, Seq: v.Seq, Count: v.Count,
 	}
+	if c.Kind != collective.KindSend {
+		c.Root = v.Peer
+	}
+	return c
 }

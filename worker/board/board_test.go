@@ -250,7 +250,7 @@ func TestPositions(t *testing.T) {
 	if site == 0 || b.Site(1, "train/main.go:88") != site || b.Site(1, "") != 0 {
 		t.Errorf("site %d", site)
 	}
-	call := Call{Kind: 4, Type: 2, Op: 1, Waits: WaitsForSender, Site: site, Peer: -1, Tag: -7, Count: 1000, Signature: 1 << 63}
+	call := Call{Kind: 4, Type: 2, Op: 1, Waits: WaitsForSender, Site: site, Peer: -1, Tag: -7, Count: 1000}
 	for i := range 100 {
 		call.Seq = uint64(i + 1)
 		line.Enter(call)
@@ -315,7 +315,7 @@ func TestReaderBesideAWriter(t *testing.T) {
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for n := uint64(1); ; n++ {
-			line.Enter(Call{Seq: n, Count: n, Signature: n})
+			line.Enter(Call{Seq: n, Count: n, Tag: int32(n)})
 			line.Leave()
 			select {
 			case <-stop:
@@ -327,7 +327,7 @@ func TestReaderBesideAWriter(t *testing.T) {
 	for range 2000 {
 		for _, p := range b.Positions(0, lineCalls) {
 			for _, c := range p.Calls {
-				if c.Seq != c.Count || c.Count != c.Signature {
+				if c.Seq != c.Count || int32(c.Count) != c.Tag {
 					t.Fatalf("torn call %+v", c)
 				}
 			}

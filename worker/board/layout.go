@@ -81,8 +81,7 @@ type record struct {
 	peers     uint64 // peer and tag
 	seq       uint64
 	count     uint64
-	signature uint64
-	_         [16]byte
+	_         [24]byte
 }
 
 const (

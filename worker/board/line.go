@@ -11,7 +11,6 @@ type Call struct {
 	Peer, Tag      int32  // Peer: in the communicator; -1: none
 	Seq            uint64 // number among the communicator's calls of this kind
 	Count          uint64 // elements
-	Signature      uint64 // equal on all ranks that make the same call
 }
 
 // Waits says what a call waits for.
@@ -86,7 +85,7 @@ func (p *Line) Enter(c Call) {
 	r.number = p.entered
 	r.operation = uint64(c.Kind) | uint64(c.Type)<<8 | uint64(c.Op)<<16 | uint64(c.Waits)<<24 | uint64(c.Site)<<32
 	r.peers = uint64(uint32(c.Peer)) | uint64(uint32(c.Tag))<<32
-	r.seq, r.count, r.signature = c.Seq, c.Count, c.Signature
+	r.seq, r.count = c.Seq, c.Count
 	if p.l.since.Load() != 0 {
 		p.l.since.Store(0)
 		p.l.waits.Store(0)

@@ -91,7 +91,7 @@ func (p *page) readCalls(l *line, last uint64, n int) []Visit {
 			Kind: uint8(operation), Type: uint8(operation >> 8), Op: uint8(operation >> 16),
 			Waits: Waits(operation >> 24), Site: uint16(operation >> 32),
 			Peer: int32(peers), Tag: int32(peers >> 32),
-			Seq: atomic.LoadUint64(&r.seq), Count: atomic.LoadUint64(&r.count), Signature: atomic.LoadUint64(&r.signature),
+			Seq: atomic.LoadUint64(&r.seq), Count: atomic.LoadUint64(&r.count),
 		}
 		if got != number || l.entered.Load()-number >= lineCalls-1 {
 			break

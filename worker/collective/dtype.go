@@ -218,7 +218,7 @@ func (s *Scratch) Buffer(t DType, count int) Buffer {
 }
 
 // overlaps reports whether a and b have memory in common.
-func (b Buffer) overlaps(a Buffer) bool {
+func (b *Buffer) overlaps(a *Buffer) bool {
 	if len(a.Data) == 0 || len(b.Data) == 0 {
 		return false
 	}

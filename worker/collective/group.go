@@ -26,23 +26,14 @@ type Group struct {
 	pos        Positions // nil: nowhere
 	watch      watch
 	wg         sync.WaitGroup // asynchronous collectives
-
-	mu       sync.Mutex // guards what follows
-	turn     sync.Cond
-	turns    turns
-	messages messages
-	work     Work // of the collective whose turn it is
-	closed   bool
-}
-
-// turns orders collectives as they were called.
-type turns struct {
-	issued, done uint64 // calls so far; the call whose turn it is has the number done+1
-	blocking     bool   // true: a call that is not asynchronous runs or waits for its turn
+	turns      turns
+	work       Work // of the collective whose turn it is
+	messages   messages
 }
 
 // messages numbers messages and keeps unused ones.
 type messages struct {
+	mu   sync.Mutex // guards what follows
 	seqs map[stream]uint64
 	free []*Message
 }
@@ -60,7 +51,7 @@ func New(e Engine, rank, size int, o Options) *Group { return newGroup(e, rank, 
 
 func newGroup(e Engine, rank, size int, comm uint64, o Options) *Group {
 	g := &Group{e: e, rank: rank, size: size, comm: comm, opts: o}
-	g.turn.L = &g.mu
+	g.turns.ended.L = &g.turns.mu
 	g.messages.seqs = map[stream]uint64{}
 	g.watch.g = g
 	g.pos, _ = e.(Positions)
@@ -76,14 +67,9 @@ func (g *Group) Rank() int { return g.rank }
 // Size is the number of ranks of the communicator.
 func (g *Group) Size() int { return g.size }
 
-// errClosed is the error of a call after Close.
-var errClosed = errors.New("this rank has closed the communicator")
-
 // Close closes the engine and waits for asynchronous calls. Calls after it fail.
 func (g *Group) Close() error {
-	g.mu.Lock()
-	g.closed = true
-	g.mu.Unlock()
+	g.turns.close()
 	g.watch.forget()
 	if g.e == nil {
 		return nil
@@ -95,97 +81,61 @@ func (g *Group) Close() error {
 
 // Do carries out w. Another goroutine must not call Do meanwhile; w waits for
 // asynchronous calls before it.
-func (g *Group) Do(ctx context.Context, w Work) error {
-	if err := w.check(g.rank, g.size); err != nil {
-		return fmt.Errorf("cannot start %v: %w", w.Call.Kind, err)
+func (g *Group) Do(ctx context.Context, w *Work) error {
+	turn, err := g.begin(w, true)
+	if err != nil {
+		return err
 	}
-	g.mu.Lock()
-	if g.closed {
-		g.mu.Unlock()
-		return fmt.Errorf("cannot start %v: %w", w.Call.Kind, errClosed)
+	if !g.turns.has(turn) {
+		g.await(ctx, turn)
 	}
-	if g.turns.blocking {
-		g.mu.Unlock()
-		return fmt.Errorf("cannot start %v: another collective of this rank is running; they must be made one at a time, in the same order on all ranks", w.Call.Kind)
-	}
-	g.turns.blocking = true
-	ticket := g.issue()
-	first := g.turns.done+1 == ticket
-	g.mu.Unlock()
-	var err error
-	if !first {
-		err = g.await(ctx, ticket)
-	}
-	if err == nil {
-		err = g.carryOut(ctx, w, ticket, false)
-	}
-	g.finished(true)
+	err = g.carryOut(ctx, w, turn, false)
+	g.turns.end(true)
 	return err
 }
 
 // Start begins w after the calls before it and returns at once.
-func (g *Group) Start(w Work) *Request {
-	if err := w.check(g.rank, g.size); err != nil {
-		return failed(fmt.Errorf("cannot start %v: %w", w.Call.Kind, err))
+func (g *Group) Start(w *Work) *Request {
+	turn, err := g.begin(w, false)
+	if err != nil {
+		return failed(err)
 	}
 	r := &Request{g: g, call: w.Call, done: make(chan struct{})}
-	g.mu.Lock()
-	if g.closed {
-		g.mu.Unlock()
-		return failed(fmt.Errorf("cannot start %v: %w", w.Call.Kind, errClosed))
-	}
-	ticket := g.issue()
-	g.mu.Unlock()
-	w.SendCounts, w.RecvCounts = slices.Clone(w.SendCounts), slices.Clone(w.RecvCounts) // as they were checked
-	r.call.Seq, r.call.Comm = ticket, g.comm
+	r.call.Seq, r.call.Comm = turn, g.comm
+	later := *w
+	later.SendCounts, later.RecvCounts = slices.Clone(w.SendCounts), slices.Clone(w.RecvCounts) // as they were checked
 	g.wg.Go(func() {
 		ctx := context.Background() // Request.Wait has the caller's
-		if r.err = g.await(ctx, ticket); r.err == nil {
-			r.err = g.carryOut(ctx, w, ticket, true)
-		}
-		g.finished(false)
+		g.await(ctx, turn)
+		r.err = g.carryOut(ctx, &later, turn, true)
+		g.turns.end(false)
 		close(r.done)
 	})
 	return r
 }
 
-// issue numbers the next collective; g.mu is held.
-func (g *Group) issue() uint64 {
-	g.turns.issued++
-	return g.turns.issued
+// begin returns the turn of w. The error says why it has none.
+func (g *Group) begin(w *Work, blocking bool) (turn uint64, err error) {
+	if err = w.check(g.rank, g.size); err == nil {
+		turn, err = g.turns.next(blocking)
+	}
+	if err != nil {
+		err = fmt.Errorf("cannot start %v: %w", w.Call.Kind, err)
+	}
+	return turn, err
 }
 
-// await returns when it is the turn of the call with this number. If ctx ends before, the
-// engine breaks, which ends the calls before it.
-func (g *Group) await(ctx context.Context, ticket uint64) error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.turns.done+1 == ticket {
-		return nil
+// await returns when it is the turn of a call. If ctx ends before, the engine breaks, which
+// ends the calls before it.
+func (g *Group) await(ctx context.Context, turn uint64) {
+	if g.e != nil {
+		defer context.AfterFunc(ctx, func() { g.e.Break(context.Cause(ctx)) })()
 	}
-	defer context.AfterFunc(ctx, func() { g.e.Break(context.Cause(ctx)) })()
-	for g.turns.done+1 != ticket {
-		g.turn.Wait()
-	}
-	return nil
+	g.turns.await(turn)
 }
 
-func (g *Group) finished(blocking bool) {
-	g.mu.Lock()
-	g.turns.done++
-	if blocking {
-		g.turns.blocking = false
-	}
-	others := g.turns.issued > g.turns.done
-	g.mu.Unlock()
-	if others {
-		g.turn.Broadcast()
-	}
-}
-
-// carryOut makes the call with this number, whose turn it is. aside says that the program
-// goes on meanwhile.
-func (g *Group) carryOut(ctx context.Context, w Work, seq uint64, aside bool) error {
+// carryOut makes the call with this number, whose turn it is.
+func (g *Group) carryOut(ctx context.Context, w *Work, seq uint64) error {
 	if g.size == 1 {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
@@ -193,7 +143,7 @@ func (g *Group) carryOut(ctx context.Context, w Work, seq uint64, aside bool) er
 		w.alone()
 		return nil
 	}
-	g.work = w
+	g.work = *w
 	g.work.Call.Comm, g.work.Call.Seq = g.comm, seq
 	call := &g.work.Call
 	if g.pos != nil {
@@ -301,9 +251,9 @@ func (g *Group) post(b Buffer, peer int, tag int32, send bool) (*Message, error)
 	if err := g.checkPeer(peer); err != nil {
 		return nil, err
 	}
-	g.mu.Lock()
-	defer g.mu.Unlock() // the order of numbers is that of posts
-	if g.closed {
+	g.messages.mu.Lock()
+	defer g.messages.mu.Unlock() // the order of numbers is that of posts
+	if g.turns.closed() {
 		return nil, errClosed
 	}
 	var m *Message
@@ -334,10 +284,10 @@ func (g *Group) end(ctx context.Context, m *Message) error {
 	if err != nil {
 		return wrap(&m.Call, err)
 	}
-	g.mu.Lock()
+	g.messages.mu.Lock()
 	m.Buf = Buffer{}
 	g.messages.free = append(g.messages.free, m)
-	g.mu.Unlock()
+	g.messages.mu.Unlock()
 	return nil
 }
 
@@ -360,9 +310,7 @@ func (g *Group) Split(ctx context.Context, color, key int) (*Group, error) {
 	if err := g.Do(ctx, AllGather(Of(all), Of(mine[:]))); err != nil {
 		return nil, fmt.Errorf("cannot split the communicator: %w", err)
 	}
-	g.mu.Lock()
-	id := Call{Comm: g.comm, Kind: KindAllGather, Seq: g.turns.done, Count: uint64(color)}
-	g.mu.Unlock()
+	id := Call{Comm: g.comm, Kind: KindAllGather, Seq: g.turns.done.Load(), Count: uint64(color)}
 	if color < 0 {
 		return nil, nil
 	}

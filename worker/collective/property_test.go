@@ -106,14 +106,14 @@ func (s step) run(t testing.TB, g *collective.Group) error {
 	reduced := func(count int) collective.Buffer {
 		acc := mine(0, count)
 		for r := 1; r < n; r++ {
-			collective.Combine(s.op, acc, acc, mine(r, count))
+			collective.Combine(s.op, s.dtype, acc.Data, acc.Data, mine(r, count).Data)
 		}
 		if n > 1 {
-			collective.Finish(s.op, acc, n)
+			collective.Finish(s.op, s.dtype, acc.Data, n)
 		}
 		return acc
 	}
-	var w collective.Work
+	var w *collective.Work
 	var got collective.Buffer
 	var want []byte
 	switch s.kind {

@@ -30,12 +30,12 @@ func (e *Messages) allReduce(b Buffer) error {
 		if err := e.get(extra, first, tmp); err != nil {
 			return err
 		}
-		Combine(e.work.Call.Op, b, b, tmp)
+		e.combine(b, b, tmp)
 	}
 	if err := run(b, core); err != nil {
 		return err
 	}
-	Finish(e.work.Call.Op, b, e.size)
+	e.finish(b)
 	if extra < e.size {
 		return e.put(extra, last, b)
 	}
@@ -59,11 +59,17 @@ func (e *Messages) doubling(b Buffer, core int) error {
 // combineWith adds peer's operand to b: lower op higher, as peer does.
 func (e *Messages) combineWith(peer int, b, theirs Buffer) {
 	if e.rank < peer {
-		Combine(e.work.Call.Op, b, b, theirs)
+		e.combine(b, b, theirs)
 	} else {
-		Combine(e.work.Call.Op, b, theirs, b)
+		e.combine(b, theirs, b)
 	}
 }
+
+func (e *Messages) combine(dst, a, b Buffer) {
+	Combine(e.work.Call.Op, dst.Type, dst.Data, a.Data, b.Data)
+}
+
+func (e *Messages) finish(b Buffer) { Finish(e.work.Call.Op, b.Type, b.Data, e.size) }
 
 // halving exchanges half of what is left with ranks at distance core/2, core/4 and so on,
 // until each rank has the result of one part. The parts come back by the same exchanges
@@ -152,9 +158,9 @@ func (e *Messages) reduceRing(b Buffer, passOn bool) error {
 			if err := e.take(theirs); err != nil {
 				return err
 			}
-			Combine(e.work.Call.Op, seg, theirs, seg)
+			e.combine(seg, theirs, seg)
 			if s == e.size-2 {
-				Finish(e.work.Call.Op, seg, e.size)
+				e.finish(seg)
 				if !passOn {
 					continue
 				}
@@ -203,10 +209,10 @@ func (e *Messages) reduce(dst, src Buffer, root int) error {
 			if err := e.get((v+bit+root)%e.size, 0, tmp); err != nil {
 				return err
 			}
-			Combine(e.work.Call.Op, acc, acc, tmp)
+			e.combine(acc, acc, tmp)
 		}
 	}
-	Finish(e.work.Call.Op, acc, e.size)
+	e.finish(acc)
 	return nil
 }
 
@@ -242,9 +248,9 @@ func (e *Messages) reduceScatter(dst, src Buffer) error {
 			if err := e.take(theirs); err != nil {
 				return err
 			}
-			Combine(e.work.Call.Op, seg, theirs, segment(mine, i))
+			e.combine(seg, theirs, segment(mine, i))
 			if last {
-				Finish(e.work.Call.Op, seg, e.size)
+				e.finish(seg)
 			} else if err := e.pass(seg); err != nil {
 				return err
 			}
@@ -274,10 +280,10 @@ func (e *Messages) reduceParts(dst, src Buffer) error {
 		if from == 0 {
 			copy(dst.Data, next.Data)
 		} else {
-			Combine(e.work.Call.Op, dst, dst, next)
+			e.combine(dst, dst, next)
 		}
 	}
-	Finish(e.work.Call.Op, dst, e.size)
+	e.finish(dst)
 	return nil
 }
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"sync/atomic"
 )
 
 // Request is a call that was started and has to be waited for.
@@ -50,8 +51,8 @@ type watch struct {
 	mu      sync.Mutex
 	ctx     context.Context
 	stop    func() bool
-	running bool
-	call    Call // the running one
+	call    Call          // the last one that began
+	running atomic.Uint64 // its number; 0: it has ended
 }
 
 // enter begins call. The error is the cause of a context that has ended.
@@ -62,40 +63,34 @@ func (w *watch) enter(ctx context.Context, call *Call) error {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.running, w.call = true, *call
+	w.call = *call
+	w.running.Store(call.Seq)
 	if w.ctx == nil || w.ctx.Done() != done {
 		w.drop()
 		w.ctx = ctx
 		w.stop = context.AfterFunc(ctx, func() { w.ended(ctx) })
 	}
 	if ctx.Err() != nil {
-		w.running = false
+		w.leave()
 		return context.Cause(ctx)
 	}
 	return nil
 }
 
-func (w *watch) leave() {
-	w.mu.Lock()
-	w.running = false
-	w.mu.Unlock()
-}
+func (w *watch) leave() { w.running.Store(0) }
 
 // ended breaks the engine if the running call has the context that has ended, and has not
 // ended itself when it is known where the other ranks are.
 func (w *watch) ended(ctx context.Context) {
 	w.mu.Lock()
 	call := w.call
-	hit := w.running && w.ctx != nil && w.ctx.Done() == ctx.Done()
+	hit := w.running.Load() == call.Seq && w.ctx != nil && w.ctx.Done() == ctx.Done()
 	w.mu.Unlock()
 	if !hit {
 		return
 	}
 	err := w.g.late(&call, -1, context.Cause(ctx))
-	w.mu.Lock()
-	hit = w.running && w.call.Seq == call.Seq
-	w.mu.Unlock()
-	if hit {
+	if w.running.Load() == call.Seq {
 		w.g.e.Break(err)
 	}
 }

@@ -104,7 +104,7 @@ func (e *Engine) Do(ctx context.Context, w *collective.Work) error {
 }
 
 // inNode carries out a part of the call among the ranks of this node.
-func (e *Engine) inNode(ctx context.Context, w collective.Work) error {
+func (e *Engine) inNode(ctx context.Context, w *collective.Work) error {
 	if e.local == nil {
 		copy(w.Dst.Data, w.Src.Data)
 		return nil
@@ -113,14 +113,19 @@ func (e *Engine) inNode(ctx context.Context, w collective.Work) error {
 }
 
 // onRail carries out a part of the call on this rank's rail.
-func (e *Engine) onRail(ctx context.Context, w collective.Work) error { return e.do(ctx, e.rail, w) }
+func (e *Engine) onRail(ctx context.Context, w *collective.Work) error { return e.do(ctx, e.rail, w) }
 
-func (e *Engine) do(ctx context.Context, level collective.Engine, w collective.Work) error {
-	w.Of = e.call
-	e.step = w
+func (e *Engine) do(ctx context.Context, level collective.Engine, w *collective.Work) error {
+	e.step = *w
+	e.step.Of = e.call
 	err := level.Do(ctx, &e.step)
 	e.step = collective.Work{} // the buffers are the program's
 	return err
+}
+
+// finish turns b, reduced over all ranks, into the result.
+func (e *Engine) finish(op collective.Op, b collective.Buffer) {
+	collective.Finish(op, b.Type, b.Data, len(e.Spots))
 }
 
 // slice returns the slice of count elements that this rank's rail carries, if lead is the

@@ -32,7 +32,7 @@ func (e *Engine) allReduce(ctx context.Context, w *collective.Work) error {
 		if err := e.onRail(ctx, collective.AllReduce(part, op)); err != nil {
 			return err
 		}
-		collective.Finish(w.Call.Op, part, len(e.Spots))
+		e.finish(w.Call.Op, part)
 	}
 	return e.gatherSlices(ctx, b, rails, 0)
 }
@@ -78,7 +78,7 @@ func (e *Engine) reduce(ctx context.Context, w *collective.Work) error {
 		}
 	}
 	if e.Spot == root {
-		collective.Finish(w.Call.Op, w.Dst, len(e.Spots))
+		e.finish(w.Call.Op, w.Dst)
 	}
 	return nil
 }
@@ -119,7 +119,7 @@ func (e *Engine) reduceScatter(ctx context.Context, w *collective.Work) error {
 		if err := e.onRail(ctx, collective.ReduceScatterV(mine, e.sliced, all, op)); err != nil {
 			return err
 		}
-		collective.Finish(w.Call.Op, mine, len(e.Spots))
+		e.finish(w.Call.Op, mine)
 	}
 	if aligned {
 		return nil

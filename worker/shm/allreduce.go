@@ -9,13 +9,16 @@ import (
 // do carries out one collective.
 func (e *Engine) do(w *collective.Work) error {
 	e.calls++
+	e.plan(w)
 	switch {
+	case e.now.flat || len(e.peers) == 1:
+		return e.exchange(w)
+	case w.Call.Kind == collective.KindAllReduce:
+		return e.allReduce(w)
 	case w.Call.Kind == collective.KindReduceScatterV:
 		return e.reduceScatter(w)
-	case w.Call.Kind != collective.KindAllReduce || len(w.Dst.Data) <= inLine || len(e.peers) == 1:
-		return e.exchange(w)
 	}
-	return e.allReduce(w)
+	return e.exchange(w)
 }
 
 // oneShot is the number of bytes up to which each of n ranks reduces everything itself.
@@ -25,9 +28,8 @@ func oneShot(n int) int { return min(slotSize, max(8<<10, 512<<10/n)) }
 // allReduce carries out an all-reduce of more than a line. An operand in shared memory is
 // not put; if another rank's is not there, it is put after all.
 func (e *Engine) allReduce(w *collective.Work) error {
-	x := e.plan(w)
 	pipelined := len(w.Dst.Data) > oneShot(len(e.peers))
-	direct, err := e.beginInPlace(w, w.Dst, func() { e.putFirst(&x, pipelined) })
+	direct, err := e.beginInPlace(w, w.Dst.Data, func() { e.putFirst(pipelined) })
 	switch {
 	case err != nil:
 		return err
@@ -36,32 +38,33 @@ func (e *Engine) allReduce(w *collective.Work) error {
 	case pipelined:
 		return e.pipeline(w)
 	}
-	e.take(&x, 0)
+	e.take(0)
 	return nil
 }
 
-// beginInPlace begins a call whose operands may lie in shared memory, and reports whether
-// all do. Otherwise all have been put.
-func (e *Engine) beginInPlace(w *collective.Work, operand collective.Buffer, put func()) (direct bool, err error) {
+// beginInPlace begins a call that is not flat and whose operands may lie in shared memory,
+// and reports whether all do. Otherwise all have been put.
+func (e *Engine) beginInPlace(w *collective.Work, operand []byte, put func()) (direct bool, err error) {
 	place := uint64(0)
-	if at, ok := e.node.offset(operand.Data); ok && at%8 == 0 {
+	if at, ok := e.node.offset(operand); ok && at%8 == 0 {
 		place = uint64(at) + 1
 	} else {
 		put()
 	}
-	if err := e.begin(w.Made(), place); err != nil {
+	*e.line(e.rank).extra() = place
+	if err := e.begin(w.Made()); err != nil {
 		return false, err
 	}
 	direct, mixed := true, false
 	for i := range e.peers {
-		if e.line(i).extra == 0 {
+		if *e.line(i).extra() == 0 {
 			direct = false
 		} else {
 			mixed = true
 		}
 	}
 	if direct {
-		return true, e.checkPlaces(len(operand.Data))
+		return true, e.checkPlaces(len(operand))
 	}
 	if mixed {
 		if place != 0 {
@@ -76,7 +79,7 @@ func (e *Engine) beginInPlace(w *collective.Work, operand collective.Buffer, put
 func (e *Engine) checkPlaces(size int) error {
 	memory := e.node.board.Memory()
 	for i := range e.peers {
-		if at := e.line(i).extra - 1; at > uint64(len(memory)) || uint64(size) > uint64(len(memory))-at || at%8 != 0 {
+		if at := *e.line(i).extra() - 1; at > uint64(len(memory)) || uint64(size) > uint64(len(memory))-at || at%8 != 0 {
 			return fmt.Errorf("rank %d says that its buffer is where there is no memory: its part of the board is damaged", e.members[i].World)
 		}
 	}
@@ -86,35 +89,35 @@ func (e *Engine) checkPlaces(size int) error {
 // reduceScatter sets this rank's part to the reduction of all ranks' operands, which it reads
 // where they are if all lie in shared memory.
 func (e *Engine) reduceScatter(w *collective.Work) error {
-	x := e.plan(w)
-	direct, err := e.beginInPlace(w, w.Src, func() { e.put(&x, 0) })
+	direct, err := e.beginInPlace(w, w.Src.Data, func() { e.put(0) })
 	if err != nil {
 		return err
 	}
 	if !direct {
-		return e.run(&x)
+		return e.run()
 	}
 	memory, at := e.node.board.Memory(), 0
 	for _, n := range w.RecvCounts[:e.rank] {
 		at += n * w.Src.Type.Size()
 	}
-	for lo := 0; lo < len(w.Dst.Data); lo += reduceBlock {
-		d := cutBuffer(w.Dst, lo, min(len(w.Dst.Data), lo+reduceBlock))
+	dst := w.Dst.Data
+	for lo := 0; lo < len(dst); lo += reduceBlock {
+		d := dst[lo:min(len(dst), lo+reduceBlock)]
 		// The result may lie where an operand is that is not the first.
-		result := collective.Buffer{Type: d.Type, Count: d.Count, Data: e.peers[e.rank].results[e.calls%2][:len(d.Data)]}
-		e.reduceBlocks(w.Call.Op, result, func(rank int) []byte {
-			return memory[e.line(rank).extra-1:][at+lo:][:len(d.Data)]
-		})
-		copy(d.Data, result.Data)
+		result := e.peers[e.rank].results[e.calls%2][:len(d)]
+		e.reduceBlocks(&w.Call, result, func(rank int) []byte {
+			return memory[*e.line(rank).extra()-1:][at+lo:][:len(d)]
+		}, nil)
+		copy(d, result)
 	}
 	return e.step()
 }
 
-func (e *Engine) putFirst(x *exchange, pipelined bool) {
+func (e *Engine) putFirst(pipelined bool) {
 	if pipelined {
-		e.putSlices(x.work, 0)
+		e.putSlices(e.now.work, 0)
 	} else {
-		e.put(x, 0)
+		e.put(0)
 	}
 }
 
@@ -125,20 +128,13 @@ func (e *Engine) reduceInPlace(w *collective.Work) error {
 	memory := e.node.board.Memory()
 	slice := roundUp((size+n-1)/n, 64)
 	lo, hi := min(size, e.rank*slice), min(size, (e.rank+1)*slice)
-	operand := func(rank, from, to int) collective.Buffer {
-		return cutBuffer(collective.Buffer{Type: w.Dst.Type, Data: memory[e.line(rank).extra-1:][:size]}, from, to)
-	}
-	for ; lo < hi; lo += reduceBlock {
-		to := min(hi, lo+reduceBlock)
-		result := operand(0, lo, to)
+	operand := func(rank int) []byte { return memory[*e.line(rank).extra()-1:][lo:hi] }
+	result := operand(0)
+	e.reduceBlocks(&w.Call, result, operand, func(lo, hi int) {
 		for i := 1; i < n; i++ {
-			collective.Combine(w.Call.Op, result, result, operand(i, lo, to))
+			copy(operand(i)[lo:hi], result[lo:hi])
 		}
-		collective.Finish(w.Call.Op, result, n)
-		for i := 1; i < n; i++ {
-			copy(operand(i, lo, to).Data, result.Data)
-		}
-	}
+	})
 	return e.step()
 }
 
@@ -168,13 +164,13 @@ func (e *Engine) pipeline(w *collective.Work) error {
 func sliceSize(n int) int { return min(resultSize, slotSize/n&^63) }
 
 // slice returns the bytes of dst that a rank reduces in a chunk.
-func (e *Engine) slice(dst collective.Buffer, chunk uint32, rank int) collective.Buffer {
+func (e *Engine) slice(dst []byte, chunk uint32, rank int) []byte {
 	n := len(e.peers)
 	whole := sliceSize(n)
 	begin := int(chunk) * whole * n
-	end := min(len(dst.Data), begin+whole*n)
+	end := min(len(dst), begin+whole*n)
 	part := roundUp((end-begin+n-1)/n, 64)
-	return cutBuffer(dst, min(end, begin+rank*part), min(end, begin+(rank+1)*part))
+	return dst[min(end, begin+rank*part):min(end, begin+(rank+1)*part)]
 }
 
 // putSlices copies the slices of a chunk that other ranks reduce.
@@ -182,33 +178,29 @@ func (e *Engine) putSlices(w *collective.Work, chunk uint32) {
 	area, whole := e.slot(e.rank, chunk), sliceSize(len(e.peers))
 	for i := range e.peers {
 		if i != e.rank {
-			copy(area[i*whole:], e.slice(w.Dst, chunk, i).Data)
+			copy(area[i*whole:], e.slice(w.Dst.Data, chunk, i))
 		}
 	}
 }
 
 // reduceSlice reduces this rank's slice of a chunk, into its result and its buffer.
 func (e *Engine) reduceSlice(w *collective.Work, chunk uint32) {
-	mine := e.slice(w.Dst, chunk, e.rank)
-	result := e.peers[e.rank].results[chunk%2][:len(mine.Data)]
+	mine := e.slice(w.Dst.Data, chunk, e.rank)
+	result := e.peers[e.rank].results[chunk%2][:len(mine)]
 	at := e.rank * sliceSize(len(e.peers))
-	for lo := 0; lo < len(mine.Data); lo += reduceBlock {
-		d := cutBuffer(mine, lo, min(len(mine.Data), lo+reduceBlock))
-		e.reduceBlocks(w.Call.Op, collective.Buffer{Type: d.Type, Count: d.Count, Data: result[lo:][:len(d.Data)]}, func(rank int) []byte {
-			if rank == e.rank {
-				return d.Data
-			}
-			return e.slot(rank, chunk)[at+lo:][:len(d.Data)]
-		})
-		copy(d.Data, result[lo:])
-	}
+	e.reduceBlocks(&w.Call, result, func(rank int) []byte {
+		if rank == e.rank {
+			return mine
+		}
+		return e.slot(rank, chunk)[at:][:len(mine)]
+	}, func(lo, hi int) { copy(mine[lo:hi], result[lo:hi]) })
 }
 
 // takeSlices copies the others' results of a chunk.
 func (e *Engine) takeSlices(w *collective.Work, chunk uint32) {
 	for i := range e.peers {
 		if i != e.rank {
-			copy(e.slice(w.Dst, chunk, i).Data, e.peers[i].results[chunk%2][:])
+			copy(e.slice(w.Dst.Data, chunk, i), e.peers[i].results[chunk%2][:])
 		}
 	}
 }

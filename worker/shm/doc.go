@@ -7,17 +7,16 @@
 // rank that may get messages of this one; between them are blocks and memory for Alloc. A
 // ring that nobody uses costs nothing. A block has
 //
-//	lines    two, used in turn: the number of the rank's call, its signature, and up to
-//	         40 bytes of what the rank gives
+//	lines    two, used in turn: the rank's call, and up to 32 bytes of what the rank gives
 //	step     the number of the steps that the rank has done
 //	slots    two, used in turn: what the rank gives
 //	results  two, used in turn: the rank's slice of a reduction
 //
 // A call begins alike for all operations: a rank puts the first piece of what it gives
-// into its line or slot, publishes the line and waits for the lines of all others. If a
-// signature differs from its own, it returns a *collective.MismatchError. Then
+// into its line or slot, publishes the line and waits for the lines of all others. If one
+// says another call than its own, it returns a *collective.MismatchError. Then
 //
-//	up to 40 bytes      it takes its result from the lines
+//	up to 32 bytes      it takes its result from the lines
 //	up to a slot        it takes its result from the slots; an all-reduce, up to oneShot
 //	above               piece by piece: in step s every rank puts piece s and takes s-1
 //	above, all-reduce   in step s every rank puts piece s, reduces its slice of s-1, and

@@ -22,6 +22,7 @@ type Engine struct {
 	waiter *board.Waiter
 	calls  uint32 // collectives so far
 	steps  uint32 // steps of all collectives so far
+	now    exchange
 }
 
 // Member is a rank of a communicator.
@@ -150,16 +151,13 @@ func (e *Engine) Break(why error) {
 	e.Engine.Break(why)
 }
 
-// closed is the signature of a rank that has closed its communicator.
-const closed = 1
-
 // Close ends the engine. Ranks that wait for this one in a later call get an error. If the
 // node is broken they have the reason already.
 func (e *Engine) Close() error {
 	if e.node.err() == nil {
 		e.calls++
 		mine := e.line(e.rank)
-		mine.signature = closed
+		mine.what = 0
 		mine.word.Publish(e.calls)
 	}
 	e.leave()
@@ -175,28 +173,33 @@ func (e *Engine) slot(rank int, step uint32) *[slotSize]byte {
 }
 
 // begin says that this rank is in the call and waits until all are. data has been put.
-func (e *Engine) begin(c *collective.Call, extra uint64) error {
+func (e *Engine) begin(c *collective.Call) error {
 	mine := e.line(e.rank)
-	mine.signature = c.Signature()
-	mine.extra = extra
-	e.peers[e.rank].calls[e.calls%2] = recordOf(c)
+	mine.say(c)
 	mine.word.Publish(e.calls)
 	for i := range e.peers {
 		theirs := e.line(i)
 		if err := e.waiter.Await(context.Background(), &theirs.word, e.calls); err != nil {
 			return err
 		}
-		if theirs.signature == closed {
-			return &collective.PeerError{Rank: e.members[i].World, Closed: true, Err: errors.New("has closed its communicator")}
-		}
-		if theirs.signature != mine.signature {
-			return &collective.MismatchError{
-				Rank: e.members[e.rank].World, Mine: *c,
-				Peer: e.members[i].World, Theirs: e.peers[i].calls[e.calls%2].call(),
-			}
+		if !theirs.agrees(mine) {
+			return e.disagreement(c, i)
 		}
 	}
 	return nil
+}
+
+// disagreement is the error of a call that rank i does not make.
+func (e *Engine) disagreement(c *collective.Call, i int) error {
+	theirs := e.line(i).call()
+	if theirs.Kind == 0 {
+		return &collective.PeerError{Rank: e.members[i].World, Closed: true, Err: errors.New("has closed its communicator")}
+	}
+	theirs.Comm = c.Comm
+	return &collective.MismatchError{
+		Rank: e.members[e.rank].World, Mine: *c,
+		Peer: e.members[i].World, Theirs: theirs,
+	}
 }
 
 // step says that this rank has done one more step and waits until all have.

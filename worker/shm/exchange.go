@@ -24,11 +24,12 @@ type exchange struct {
 
 const all = -1
 
-// plan returns how to carry out w.
-func (e *Engine) plan(w *collective.Work) exchange {
+// plan finds out how to carry out w.
+func (e *Engine) plan(w *collective.Work) {
 	n, size := len(e.peers), w.Call.Type.Size()
 	root := int(w.Call.Root)
-	x := exchange{work: w, giver: all, taker: all, parts: 1, part: int(w.Call.Count) * size}
+	x := &e.now
+	*x = exchange{work: w, giver: all, taker: all, parts: 1, part: int(w.Call.Count) * size}
 	unequal := false
 	switch w.Call.Kind {
 	case collective.KindBroadcast:
@@ -48,7 +49,7 @@ func (e *Engine) plan(w *collective.Work) exchange {
 	}
 	if x.flat = !unequal && x.parts*x.part <= inLine; x.flat {
 		x.piece, x.stride, x.steps = x.part, x.part, 1
-		return x
+		return
 	}
 	x.piece = slotSize / x.parts &^ 63
 	x.stride = x.piece
@@ -56,20 +57,19 @@ func (e *Engine) plan(w *collective.Work) exchange {
 		x.stride = min(x.piece, roundUp(x.part, 64))
 	}
 	x.steps = max(1, uint32((x.part+x.piece-1)/x.piece))
-	return x
 }
 
 // exchange carries out w.
 func (e *Engine) exchange(w *collective.Work) error {
-	x := e.plan(w)
-	e.put(&x, 0)
+	e.put(0)
 	unequal := w.Call.Kind == collective.KindAllToAllV
 	if unequal {
 		for j, n := range w.SendCounts {
 			*e.count(e.rank, j) = uint64(n)
 		}
+		*e.line(e.rank).extra() = uint64(e.now.steps)
 	}
-	if err := e.begin(w.Made(), uint64(x.steps)); err != nil {
+	if err := e.begin(w.Made()); err != nil {
 		return err
 	}
 	if unequal {
@@ -80,23 +80,24 @@ func (e *Engine) exchange(w *collective.Work) error {
 					Peer: e.members[i].World, Theirs: counted(w.Call, sent),
 				}
 			}
-			x.steps = max(x.steps, uint32(e.line(i).extra))
+			e.now.steps = max(e.now.steps, uint32(*e.line(i).extra()))
 		}
 	}
-	return e.run(&x)
+	return e.run()
 }
 
 // run takes what was put, and puts and takes the rest of it.
-func (e *Engine) run(x *exchange) error {
-	if x.steps == 1 {
-		e.take(x, 0)
+func (e *Engine) run() error {
+	steps := e.now.steps
+	if steps == 1 {
+		e.take(0)
 		return nil
 	}
-	for s := range x.steps {
-		if s+1 < x.steps {
-			e.put(x, s+1)
+	for s := range steps {
+		if s+1 < steps {
+			e.put(s + 1)
 		}
-		e.take(x, s)
+		e.take(s)
 		if err := e.step(); err != nil {
 			return err
 		}
@@ -118,36 +119,37 @@ func counted(c collective.Call, n uint64) collective.Call {
 }
 
 // area returns where a rank's parts of a step lie.
-func (e *Engine) area(x *exchange, rank int, step uint32) []byte {
-	if x.flat {
+func (e *Engine) area(rank int, step uint32) []byte {
+	if e.now.flat {
 		return e.line(rank).data[:]
 	}
 	return e.slot(rank, step)[:]
 }
 
 // put copies this rank's pieces of a step to where the others see them.
-func (e *Engine) put(x *exchange, step uint32) {
+func (e *Engine) put(step uint32) {
+	x := &e.now
 	if x.giver != all && x.giver != e.rank {
 		return
 	}
-	from := x.work.Src
+	from := x.work.Src.Data
 	if x.work.Call.Kind == collective.KindAllReduce || x.work.Call.Kind == collective.KindBroadcast {
-		from = x.work.Dst
+		from = x.work.Dst.Data
 	}
-	area := e.area(x, e.rank, step)
+	area := e.area(e.rank, step)
 	at := 0
 	for j := range x.parts {
 		part := x.part
 		switch x.work.Call.Kind {
 		case collective.KindAllGatherV:
-			part = len(from.Data)
+			part = len(from)
 		case collective.KindAllToAllV:
-			part = x.work.SendCounts[j] * from.Type.Size()
+			part = x.work.SendCounts[j] * x.work.Call.Type.Size()
 		case collective.KindReduceScatterV:
-			part = x.work.RecvCounts[j] * from.Type.Size()
+			part = x.work.RecvCounts[j] * x.work.Call.Type.Size()
 		}
 		if lo, hi := x.cut(part, step); lo < hi {
-			copy(area[j*x.stride:], from.Data[at+lo:at+hi])
+			copy(area[j*x.stride:], from[at+lo:at+hi])
 		}
 		at += part
 	}
@@ -160,11 +162,12 @@ func (x *exchange) cut(part int, step uint32) (lo, hi int) {
 }
 
 // take computes this rank's results from the pieces of a step.
-func (e *Engine) take(x *exchange, step uint32) {
+func (e *Engine) take(step uint32) {
+	x := &e.now
 	if x.taker != all && x.taker != e.rank {
 		return
 	}
-	w, dst := x.work, x.work.Dst
+	w, dst := x.work, x.work.Dst.Data
 	lo, hi := x.cut(x.part, step)
 	mine := 0 // where this rank's part of what another gives lies
 	if x.parts > 1 {
@@ -172,32 +175,27 @@ func (e *Engine) take(x *exchange, step uint32) {
 	}
 	switch w.Call.Kind {
 	case collective.KindAllReduce, collective.KindReduce, collective.KindReduceScatter, collective.KindReduceScatterV:
-		lo, hi = x.cut(len(dst.Data), step)
-		e.reduce(x, cutBuffer(dst, lo, hi), mine, step)
+		lo, hi = x.cut(len(dst), step)
+		e.reduce(dst[lo:hi], mine, step)
 	case collective.KindBroadcast:
 		if e.rank != x.giver {
-			copy(dst.Data[lo:hi], e.area(x, x.giver, step)[:hi-lo])
+			copy(dst[lo:hi], e.area(x.giver, step)[:hi-lo])
 		}
 	case collective.KindScatter:
-		copy(dst.Data[lo:hi], e.area(x, x.giver, step)[mine:][:hi-lo])
+		copy(dst[lo:hi], e.area(x.giver, step)[mine:][:hi-lo])
 	case collective.KindAllGather, collective.KindGather, collective.KindAllToAll:
 		for i := range e.peers {
-			copy(dst.Data[i*x.part+lo:i*x.part+hi], e.area(x, i, step)[mine:])
+			copy(dst[i*x.part+lo:i*x.part+hi], e.area(i, step)[mine:])
 		}
 	case collective.KindAllGatherV, collective.KindAllToAllV:
 		at := 0
 		for i := range e.peers {
-			part := w.RecvCounts[i] * dst.Type.Size()
+			part := w.RecvCounts[i] * w.Call.Type.Size()
 			lo, hi := x.cut(part, step)
-			copy(dst.Data[at+lo:at+hi], e.area(x, i, step)[mine:])
+			copy(dst[at+lo:at+hi], e.area(i, step)[mine:])
 			at += part
 		}
 	}
-}
-
-// cutBuffer returns the elements of b in its bytes lo to hi.
-func cutBuffer(b collective.Buffer, lo, hi int) collective.Buffer {
-	return collective.Buffer{Type: b.Type, Count: (hi - lo) / max(1, b.Type.Size()), Data: b.Data[lo:hi]}
 }
 
 // reduceBlock is how many bytes are reduced at a time, so that the result stays in the
@@ -206,31 +204,34 @@ const reduceBlock = 8 << 10
 
 // reduce sets dst to the reduction of what all ranks have given, from the bytes at on. In
 // an all-reduce a rank has its own operand in dst too, where it is nearer.
-func (e *Engine) reduce(x *exchange, dst collective.Buffer, at int, step uint32) {
-	inPlace := x.work.Call.Kind == collective.KindAllReduce && e.rank < 2
-	for lo := 0; lo < len(dst.Data); lo += reduceBlock {
-		d := cutBuffer(dst, lo, min(len(dst.Data), lo+reduceBlock))
-		e.reduceBlocks(x.work.Call.Op, d, func(rank int) []byte {
-			if inPlace && rank == e.rank {
-				return d.Data
-			}
-			return e.area(x, rank, step)[at+lo:][:len(d.Data)]
-		})
-	}
+func (e *Engine) reduce(dst []byte, at int, step uint32) {
+	c := &e.now.work.Call
+	inPlace := c.Kind == collective.KindAllReduce && e.rank < 2
+	e.reduceBlocks(c, dst, func(rank int) []byte {
+		if inPlace && rank == e.rank {
+			return dst
+		}
+		return e.area(rank, step)[at:][:len(dst)]
+	}, nil)
 }
 
 // reduceBlocks sets dst to the reduction of the ranks' operands, in the order of ranks.
-// dst may be the operand of rank 0 or 1.
-func (e *Engine) reduceBlocks(op collective.Op, dst collective.Buffer, of func(rank int) []byte) {
-	operand := collective.Buffer{Type: dst.Type, Count: dst.Count, Data: of(0)}
-	if len(e.peers) == 1 {
-		copy(dst.Data, operand.Data)
+// dst may be the operand of rank 0 or 1. done, if not nil, is called after each block.
+func (e *Engine) reduceBlocks(c *collective.Call, dst []byte, operand func(rank int) []byte, done func(lo, hi int)) {
+	n := len(e.peers)
+	if n == 1 {
+		copy(dst, operand(0))
 	}
-	acc := operand
-	for i := 1; i < len(e.peers); i++ {
-		operand.Data = of(i)
-		collective.Combine(op, dst, acc, operand)
-		acc = dst
+	for lo := 0; lo < len(dst); lo += reduceBlock {
+		hi := min(len(dst), lo+reduceBlock)
+		acc := operand(0)[lo:hi]
+		for i := 1; i < n; i++ {
+			collective.Combine(c.Op, c.Type, dst[lo:hi], acc, operand(i)[lo:hi])
+			acc = dst[lo:hi]
+		}
+		collective.Finish(c.Op, c.Type, dst[lo:hi], n)
+		if done != nil {
+			done(lo, hi)
+		}
 	}
-	collective.Finish(op, dst, len(e.peers))
 }

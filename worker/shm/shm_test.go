@@ -316,7 +316,9 @@ func TestRandomPrograms(t *testing.T) {
 						err = play[uint16](ctx, node, e, x)
 					}
 					if err != nil {
-						return fmt.Errorf("call %d (%+v): %w", i, x, err)
+						err = fmt.Errorf("call %d (%+v): %w", i, x, err)
+						e.Break(err) // the others must not wait for this rank
+						return err
 					}
 				}
 				return nil
@@ -477,7 +479,8 @@ func TestEachEndOfACall(t *testing.T) {
 					if big { // enters, and goes no further than the first step
 						e.calls++
 						e.putSlices(&w, 0)
-						if err := e.begin(&w.Call, 0); err != nil {
+						*e.line(e.rank).extra() = 0
+						if err := e.begin(&w.Call); err != nil {
 							return err
 						}
 					}
@@ -505,10 +508,8 @@ func TestDamagedOffset(t *testing.T) {
 			return e.Do(ctx, &w)
 		}
 		e.calls++
-		if err := e.begin(&w.Call, 1<<63); err != nil {
-			return err
-		}
-		return nil
+		*e.line(e.rank).extra() = 1 << 63
+		return e.begin(&w.Call)
 	})
 	if errs[0] == nil {
 		t.Error("rank 0 read outside of the memory")
@@ -572,7 +573,7 @@ func TestLayout(t *testing.T) {
 		t.Errorf("a line has %d bytes", s)
 	}
 	for name, at := range map[string]uintptr{
-		"step": unsafe.Offsetof(block{}.step), "calls": unsafe.Offsetof(block{}.calls),
+		"step":  unsafe.Offsetof(block{}.step),
 		"slots": unsafe.Offsetof(block{}.slots), "results": unsafe.Offsetof(block{}.results),
 	} {
 		if at%64 != 0 {

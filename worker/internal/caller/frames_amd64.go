@@ -4,4 +4,4 @@ package caller
 // them.
 //
 //go:noescape
-func returnPCs(pcs *[depth]uintptr)
+func returnPCs(pcs *stack)

@@ -4,7 +4,7 @@
 // beside which lies the return address. A pointer that does not lead up by less than 1 MiB
 // ends the list.
 
-// func returnPCs(pcs *[depth]uintptr)
+// func returnPCs(pcs *stack)
 TEXT ·returnPCs(SB), NOSPLIT|NOFRAME, $0-8
 	MOVQ pcs+0(FP), DI
 	MOVQ BP, SI

@@ -5,4 +5,4 @@ package caller
 import "runtime"
 
 // returnPCs writes the return addresses of the callers of its caller.
-func returnPCs(pcs *[depth]uintptr) { runtime.Callers(3, pcs[:]) }
+func returnPCs(pcs *stack) { runtime.Callers(3, pcs[:]) }
