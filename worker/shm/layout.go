@@ -57,6 +57,29 @@ type block struct {
 	results [2][resultSize]byte
 }
 
+// record is a call of a message as other ranks may read it.
+type record struct {
+	comm, seq, count uint64
+	what             uint64 // kind, type, op
+	peers            uint64 // root, tag
+}
+
+func recordOf(c *collective.Call) record {
+	return record{
+		comm: c.Comm, seq: c.Seq, count: c.Count,
+		what:  uint64(c.Kind) | uint64(c.Type)<<8 | uint64(c.Op)<<16,
+		peers: uint64(uint32(c.Root)) | uint64(uint32(c.Tag))<<32,
+	}
+}
+
+func (r record) call() collective.Call {
+	return collective.Call{
+		Comm: r.comm, Seq: r.seq, Count: r.count,
+		Kind: collective.Kind(r.what), Type: collective.DType(r.what >> 8), Op: collective.Op(r.what >> 16),
+		Root: int32(r.peers), Tag: int32(r.peers >> 32),
+	}
+}
+
 const maxReason = 1 << 10
 
 // directory is the beginning of an arena.
