@@ -134,8 +134,9 @@ func (g *Group) await(ctx context.Context, turn uint64) {
 	g.turns.await(turn)
 }
 
-// carryOut makes the call with this number, whose turn it is.
-func (g *Group) carryOut(ctx context.Context, w *Work, seq uint64) error {
+// carryOut makes the call with this number, whose turn it is. aside says that the program
+// goes on meanwhile.
+func (g *Group) carryOut(ctx context.Context, w *Work, seq uint64, aside bool) error {
 	if g.size == 1 {
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
