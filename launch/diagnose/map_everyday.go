@@ -111,7 +111,7 @@ func everydayRows() []Row {
 			Cause: "a network link of a node went down", Fix: "check the cable, the port's counters and the switch; take the node out of the job", Seen: "kernel", Source: "mlx5_core",
 		},
 		{
-			Key: "w17", Checks: ids("X-ACTOR-DIED"), Kind: Vague, Pattern: `The actor (?:is dead because|died) .*(?:worker process has died|unexpectedly)|A worker died or was killed while executing a task(?:.*Worker IP address: (?P<host>[\d.]+))?(?:.*Worker PID: (?P<pid>\d+))?`,
+			Key: rowActorDied, Checks: ids("X-ACTOR-DIED"), Kind: Vague, Pattern: `The actor (?:is dead because|died) .*(?:worker process has died|unexpectedly)|A worker died or was killed while executing a task(?:.*Worker IP address: (?P<host>[\d.]+))?(?:.*Worker PID: (?P<pid>\d+))?`,
 			Cause: "a worker of Ray ended, and no line shows why", Fix: "read the worker's own files on its node (/tmp/ray/session_latest/logs), and dmesg there for the OOM killer", Seen: "Ray", Source: "ray core worker",
 		},
 		{
@@ -125,6 +125,18 @@ func everydayRows() []Row {
 		{
 			Key: "w20", Checks: ids("X-STALL"), Kind: Vague, Pattern: `Heartbeat monitor timed out|No progress (?:for|in) \d+|has been running for more than \d+ seconds without|Timeout waiting for all ranks|Stall(?:ed)? (?:detected|ops)`,
 			Cause: "the program made no progress for too long, and no line shows why", Fix: "gorun stacks shows where each rank waits; look for the rank that waits elsewhere", Seen: "torch, frameworks", Source: "frameworks",
+		},
+		{
+			Key: "w22", Checks: ids("X-SSH"), Kind: Clue, Pattern: `failed to run .* on (?P<host>\S+), is localhost: \w+, exception: Authentication failed`,
+			Cause: "the launcher could not log in to a host over ssh", Fix: "make ssh HOST work without a password from the launching host (ssh-copy-id), or give the port and the key", Seen: "ColossalAI", Source: "colossalai/cli/launcher/hostinfo.py",
+		},
+		{
+			Key: "w23", Checks: ids("X-CRASHLOOP"), Kind: Ending, Pattern: `(?P<host>\S+)\s+\d+/\d+\s+(?:Init:)?CrashLoopBackOff|Back-off restarting failed container (?:.*in pod (?P<host2>[a-z0-9.-]+))?`,
+			Cause: "a container of a pod ends again and again, and this log does not say why", Fix: "kubectl logs --previous POD shows its last words, kubectl describe pod POD its exit code", Seen: "Kubernetes", Source: "kubelet",
+		},
+		{
+			Key: "w24", Checks: ids("X-NCCL"), Kind: Vague, Pattern: `(?P<host>[\w.-]+): Test (?:NCCL|CUDA) failure \S+:\d+ '`,
+			Cause: "a call of NCCL or CUDA failed in nccl-tests", Fix: "run again with NCCL_DEBUG=WARN: the line above this one then has the reason", Seen: "nccl-tests", Source: "nccl-tests/src/common.h",
 		},
 	}
 }

@@ -17,6 +17,7 @@ const (
 	rowRAS               = "x48"  // a crash in NCCL's RAS thread
 	rowStopped           = "x92"  // stopped by a launcher or a scheduler
 	rowStopException     = "x93"  // an exception that shows a stop from outside
+	rowActorDied         = "w17"  // an exception about a process of Ray that ended, too
 	rowPeerException     = "x94"  // an exception that shows a lost peer
 	rowLauncherException = "x57"  // an exception of a launcher
 	rowNoStderr          = "x58"  // an exit code and nothing on stderr

@@ -141,6 +141,13 @@ func (s *Scanner) recordException(t *tracebackReader, e exception, end int64) {
 	t.previous = s.record(ev, e.text()[:min(len(e.text()), 200)])
 }
 
+var (
+	// rayLoss matches Ray's exceptions about another process that ended.
+	rayLoss = lazyRegexp(`^ray\.exceptions\.(?:Ray)?(?:Actor|Worker|Node|Owner|Object|Reference)\w*Error$`)
+	// elsewhere matches exceptions that refer to another one, which says more.
+	elsewhere = lazyRegexp(`(?i)see (?:the )?(?:root cause|stack trace|traceback|errors?|logs?|output) (?:above|below|for)|(?:exception|error) in a background process|see (?:above|earlier) (?:for|errors?|logs?)|check the (?:earlier|previous) (?:errors?|logs?)`)
+)
+
 // meaning returns the row and the class of an exception. The row is "" if a launcher
 // raised e because a worker failed.
 func (e *exception) meaning() (key string, kind Kind) {
@@ -159,6 +166,10 @@ func (e *exception) meaning() (key string, kind Kind) {
 		return rowNoModule, Catchable
 	case name == "FileNotFoundError", name == "PermissionError", name == "NotADirectoryError", name == "IsADirectoryError":
 		return rowNoFile, Catchable
+	case rayLoss().MatchString(e.class):
+		return rowActorDied, Vague
+	case elsewhere().MatchString(e.text()):
+		return rowException, Vague
 	case name == "CalledProcessError", name == "ProcessExitedException", e.distributed():
 		return rowException, CatchableClue
 	}
