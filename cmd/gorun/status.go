@@ -13,7 +13,9 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 
+	"github.com/gorun/gorun/launch/recorder"
 	"github.com/gorun/gorun/launch/status"
+	"github.com/gorun/gorun/rendezvous"
 )
 
 const (
@@ -29,6 +31,8 @@ type statusOptions struct {
 	watch  bool
 
 	follower status.Follower // of the job that is watched
+	// collectives shows in which collectives the ranks are instead.
+	collectives bool
 }
 
 func newStatusCommand() *cobra.Command {
@@ -39,27 +43,62 @@ func newStatusCommand() *cobra.Command {
 		Long: `Show the state of a job that has an agent on this machine: its nodes, ranks,
 pids, round, restarts, states, and when each worker last printed something.
 With --watch also each rank's step and steps a second, and what it does unlike
-the others. No worker is disturbed.
+the others. --collectives asks PyTorch's flight recorders and shows in which
+calls the ranks are, and who waits for whom. No worker is disturbed.
 
 The exit code is 0 when an agent answered, 1 when no job runs here or none
 answers, 2 when several run and none was chosen.`,
 		Example: `  gorun status
   gorun status --watch
+  gorun status --collectives
   gorun status --run-id train --json | jq '.nodes[].state'`,
 		Args:              noArguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if o.collectives && o.watch {
+				return usagef("cannot use --collectives together with --watch: every question makes the ranks write a file")
+			}
 			if err := o.target.complete(cmd); err != nil {
 				return err
 			}
-			return interruptible(cmd.Context(), func(ctx context.Context) error { return runStatus(ctx, &o, cmd.OutOrStdout()) })
+			run := runStatus
+			if o.collectives {
+				run = runCollectives
+			}
+			return interruptible(cmd.Context(), func(ctx context.Context) error { return run(ctx, &o, cmd.OutOrStdout()) })
 		},
 	}
 	o.target.addFlags(cmd)
 	cmd.Flags().BoolVar(&o.json, "json", false, "print one JSON object; with --watch one a line")
 	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "print every second until the job ends")
+	cmd.Flags().BoolVar(&o.collectives, "collectives", false, "ask PyTorch's flight recorders in which calls the ranks are")
 	cmd.Flags().BoolVar(&o.ranks, "ranks", false, "show every rank, even if there are more than 64")
 	return cmd
+}
+
+// collectivesTime is the time that ranks have to write their dumps. The first one of a rank
+// takes up to ten seconds, because torch loads what it prints stacks with.
+const collectivesTime = 15 * time.Second
+
+// runCollectives asks every node for its ranks' collectives and prints them.
+func runCollectives(ctx context.Context, o *statusOptions, out io.Writer) error {
+	reply, err := o.target.ask(ctx, status.Request{
+		Type: status.TypeStatus, Question: rendezvous.Question{Topic: status.TopicCollectives, Within: collectivesTime},
+	})
+	if err != nil {
+		return err
+	}
+	j, err := recorder.DecodeJob(reply.View)
+	if err != nil {
+		return err
+	}
+	if !o.json {
+		return j.Write(out)
+	}
+	enc := json.NewEncoder(out)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	return enc.Encode(j)
 }
 
 // runStatus prints the status once, or until the job ends.

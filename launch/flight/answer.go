@@ -65,18 +65,21 @@ func DecodeAnswer(body []byte) (Answer, error) {
 			return Answer{}, fmt.Errorf("it has a dump of rank %d with %d groups", d.Rank, len(d.Groups))
 		}
 		for id, g := range d.Groups {
-			d.Groups[id] = Group{short(g.Name), short(g.Desc), g.Ranks}
+			d.Groups[id] = Group{Short(g.Name), Short(g.Desc), g.Ranks}
 		}
 		for k := range d.Calls {
 			c := &d.Calls[k]
-			c.Name, c.Sizes, c.Types = short(c.Name), short(c.Sizes), short(c.Types)
-			if c.Seq < 0 || len(c.Frames) > maxFrames {
+			c.Name, c.Sizes, c.Types, c.For = Short(c.Name), Short(c.Sizes), Short(c.Types), max(0, c.For)
+			for i, f := range c.Frames {
+				c.Frames[i] = Frame{Short(f.File), f.Line, Short(f.Func)}
+			}
+			if c.Seq < 0 {
 				return Answer{}, fmt.Errorf("it has a call with the number %d", c.Seq)
 			}
 		}
 	}
 	for i := range a.Missing {
-		a.Missing[i].Why = short(a.Missing[i].Why)
+		a.Missing[i].Why = Short(a.Missing[i].Why)
 	}
 	return a, nil
 }

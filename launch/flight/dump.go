@@ -10,6 +10,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
 )
 
 // Bounds of what is kept of a dump.
@@ -40,15 +43,18 @@ type Group struct {
 
 // Call is one call of a collective, or of send or receive.
 type Call struct {
-	Group  string  `json:"g"` // key of Dump.Groups
-	Seq    int     `json:"n"` // number among the group's collectives, or among its sends and receives
-	P2P    bool    `json:"p,omitempty"`
-	Name   string  `json:"f"`           // "nccl:all_reduce"
-	Sizes  string  `json:"s,omitempty"` // of the input: "[4 1024]"
-	Types  string  `json:"t,omitempty"`
-	State  State   `json:"e,omitempty"`
-	Made   int64   `json:"c,omitempty"` // when, in nanoseconds since 1970 by the rank's clock; 0: unknown
-	Frames []Frame `json:"l,omitempty"`
+	Group string `json:"g"` // key of Dump.Groups
+	Seq   int    `json:"n"` // number among the group's collectives, or among its sends and receives
+	P2P   bool   `json:"p,omitempty"`
+	Name  string `json:"f"`           // "nccl:all_reduce"
+	Sizes string `json:"s,omitempty"` // of the input: "[4 1024]"
+	Types string `json:"t,omitempty"`
+	State State  `json:"e,omitempty"`
+	// Made is when the call was made, by the clock of the rank's node; zero: unknown.
+	Made time.Time `json:"-"`
+	// For is how long an open call has waited; 0: unknown.
+	For    time.Duration `json:"o,omitempty"`
+	Frames []Frame       `json:"l,omitempty"`
 }
 
 // State says how far a call came.
@@ -156,7 +162,7 @@ func (d *Dump) readGroups(top dict) {
 			return
 		}
 		if c, ok := v.(dict); ok {
-			d.Groups[short(id)] = Group{Name: text(c["name"]), Desc: text(c["desc"]), Ranks: NewRankSet(ranks(c["ranks"]))}
+			d.Groups[Short(id)] = Group{Name: text(c["name"]), Desc: text(c["desc"]), Ranks: NewRankSet(ranks(c["ranks"]))}
 		}
 	}
 }
@@ -164,7 +170,7 @@ func (d *Dump) readGroups(top dict) {
 func (d *Dump) readCall(entry dict) {
 	c := Call{
 		P2P: entry["is_p2p"] == true, Name: text(entry["profiling_name"]), State: State(text(entry["state"])),
-		Made:  max(0, nanoseconds(entry["time_created_ns"])),
+		Made:  moment(entry["time_created_ns"]),
 		Sizes: sizes(entry["input_sizes"]), Types: sizes(entry["input_dtypes"]),
 		Group: strconv.Itoa(integer(entry["pg_id"], 0)),
 	}
@@ -219,6 +225,16 @@ func (c Call) What() string {
 // isOpen reports whether the call has not ended.
 func (c Call) isOpen() bool { return c.State != Completed }
 
+// Age notes how long the open calls have waited at a time, by the clock of the rank's
+// node.
+func (d *Dump) Age(now time.Time) {
+	for i := range d.Calls {
+		if c := &d.Calls[i]; c.isOpen() && !c.Made.IsZero() {
+			c.For = max(0, now.Sub(c.Made))
+		}
+	}
+}
+
 // Tail returns the end of a dump: of each group the last n collectives, the last n sends
 // and receives, and the calls that have not ended, n of each at most. A call keeps the
 // line of the program alone.
@@ -256,11 +272,20 @@ func (d Dump) Tail(n int) Dump {
 	return Dump{Rank: d.Rank, Groups: d.Groups, Calls: calls}
 }
 
-func short(s string) string { return strings.ToValidUTF8(s[:min(len(s), maxText)], "") }
+// Short returns the beginning of a text that others wrote, without what a terminal would
+// not print.
+func Short(s string) string {
+	return strings.Map(func(r rune) rune {
+		if r == utf8.RuneError || !unicode.IsPrint(r) {
+			return -1
+		}
+		return r
+	}, s[:min(len(s), maxText)])
+}
 
 func text(v any) string {
 	s, _ := v.(string)
-	return short(s)
+	return Short(s)
 }
 
 func integer(v any, otherwise int) int {
@@ -270,9 +295,12 @@ func integer(v any, otherwise int) int {
 	return otherwise
 }
 
-func nanoseconds(v any) int64 {
-	n, _ := v.(int64)
-	return n
+// moment returns a time in nanoseconds since 1970.
+func moment(v any) time.Time {
+	if n, ok := v.(int64); ok && n > 0 {
+		return time.Unix(0, n)
+	}
+	return time.Time{}
 }
 
 // ranks returns the ranks of a group: a list, or JSON in a string.
@@ -319,7 +347,7 @@ func sizes(v any) string {
 	var parts []string
 	for _, item := range l.items[:min(len(l.items), 4)] {
 		if s, ok := item.(string); ok {
-			parts = append(parts, short(s))
+			parts = append(parts, Short(s))
 		} else {
 			parts = append(parts, fmt.Sprint(numbers(item, maxSizes)))
 		}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // String returns the verdict in one sentence.
@@ -17,7 +18,7 @@ func (v Verdict) String() string {
 		return fmt.Sprintf("%s called %s%s as number %d of %s, where %s called %s%s",
 			who, other.What(), at(other), v.Call.Seq, group, Ranks(v.Waiting), v.Call.What(), at(v.Call))
 	case Silent:
-		return fmt.Sprintf("%s left no dump, and %s in %s%s", who, wait(v.Waiting), number, at(v.Call))
+		return fmt.Sprintf("%s left no dump, and %s%s in %s%s", who, wait(v.Waiting), since(v.Call), number, at(v.Call))
 	case Cycle:
 		var each []string
 		for _, s := range v.Suspects[:min(len(v.Suspects), maxNamed)] {
@@ -38,7 +39,7 @@ func (v Verdict) String() string {
 		if v.Call.P2P {
 			called = fmt.Sprintf("the other side of %s of %s", v.Call.What(), group)
 		}
-		return fmt.Sprintf("%s did not call %s, in which %s%s; %s", who, called, wait(v.Waiting), at(v.Call), v.lastCalls())
+		return fmt.Sprintf("%s did not call %s, in which %s%s%s; %s", who, called, wait(v.Waiting), since(v.Call), at(v.Call), v.lastCalls())
 	}
 }
 
@@ -76,6 +77,14 @@ func (v Verdict) lastCalls() string {
 		return "it made no call there"
 	}
 	return fmt.Sprintf("its last call there was %s, number %d%s", last.What(), last.Seq, at(*last))
+}
+
+// since says how long a call has waited.
+func since(c Call) string {
+	if c.For < time.Second {
+		return ""
+	}
+	return " since " + c.For.Truncate(time.Second).String()
 }
 
 func at(c Call) string {

@@ -166,5 +166,7 @@ func (t Target) read() (flight.Dump, error) {
 		return flight.Dump{}, &fs.PathError{Op: "read", Path: t.dump, Err: errors.New("it is no regular file")}
 	}
 	d, err := flight.Read(t.dump, io.LimitReader(f, maxDump))
-	return d.Tail(keptCalls), err
+	d = d.Tail(keptCalls)
+	d.Age(time.Now())
+	return d, err
 }
