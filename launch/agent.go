@@ -25,6 +25,7 @@ import (
 	"github.com/gorun/gorun/launch/meet"
 	"github.com/gorun/gorun/launch/place"
 	"github.com/gorun/gorun/launch/process"
+	"github.com/gorun/gorun/launch/recorder"
 	"github.com/gorun/gorun/launch/spec"
 	"github.com/gorun/gorun/launch/status"
 	"github.com/gorun/gorun/rendezvous"
@@ -35,16 +36,17 @@ import (
 
 // base holds what all parts of an agent share.
 type base struct {
-	opts    Options
-	started time.Time
-	node    rendezvous.Node // has its addresses once the session is open
-	console *console.Console
-	events  *queue
-	table   *process.Table // owns all child processes of this agent
-	pool    *accept.Pool   // counts the connections to all ports and sockets
-	looping atomic.Bool    // the loop runs
-	phase   string         // what the job waits for, as shown last; "": nothing
-	wg      sync.WaitGroup // waits for everything that runs beside the loop
+	opts      Options
+	started   time.Time
+	node      rendezvous.Node // has its addresses once the session is open
+	console   *console.Console
+	events    *queue
+	table     *process.Table // owns all child processes of this agent
+	pool      *accept.Pool   // counts the connections to all ports and sockets
+	looping   atomic.Bool    // the loop runs
+	phase     string         // what the job waits for, as shown last; "": nothing
+	recorders recorder.Node  // of the workers' collectives
+	wg        sync.WaitGroup // waits for everything that runs beside the loop
 }
 
 // agent is the loop of one node.

@@ -17,10 +17,9 @@ import (
 // environment decides what the workers of this node have in common.
 type environment struct {
 	*base
-	request   envprop.Request // what the user asks of it on this node
-	recorders recorder.Node
-	refused   []string // printed notes on refused values of other nodes
-	noted     bool     // noteThreads has printed its note
+	request envprop.Request // what the user asks of it on this node
+	refused []string        // printed notes on refused values of other nodes
+	noted   bool            // noteThreads has printed its note
 }
 
 // find reads what the user asks of the workers' environment.
@@ -121,10 +120,10 @@ func (a *agent) watchRecorders(p *workers.Plan) {
 	for i := range targets {
 		targets[i] = recorder.NewTarget(m.FirstRank+i, p.Environ(i, ""), p.Dir)
 	}
-	a.env.recorders.Set(targets)
+	a.recorders.Set(targets)
 }
 
 // collectives answers in which collectives the ranks of this node are.
 func (a *agent) collectives(ctx context.Context, _ string) (any, error) {
-	return a.env.recorders.Collect(ctx), nil
+	return a.recorders.Collect(ctx), nil
 }

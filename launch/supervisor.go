@@ -26,6 +26,7 @@ import (
 	"github.com/gorun/gorun/launch/place"
 	"github.com/gorun/gorun/launch/process"
 	"github.com/gorun/gorun/launch/program"
+	"github.com/gorun/gorun/launch/recorder"
 	"github.com/gorun/gorun/launch/report"
 	"github.com/gorun/gorun/launch/socket"
 	"github.com/gorun/gorun/launch/spec/surroundings"
@@ -233,6 +234,9 @@ func (s *supervisor) stop(c rendezvous.Stop) {
 		}
 	}
 	s.wg.Go(func() {
+		if c.Cause.Kind == rendezvous.KindHang && !c.Kill {
+			s.dumpCollectives(c.Cause.Ranks)
+		}
 		s.socket.Abort(c.Cause)
 		if c.Kill {
 			r.workers.SkipDeviceWait()
@@ -252,6 +256,25 @@ func (s *supervisor) stop(c rendezvous.Stop) {
 		}
 		s.events.post(over)
 	})
+}
+
+// dumpTime is how long workers that hang have for their last dumps.
+const dumpTime = time.Second
+
+// dumpCollectives makes all ranks of the job write what their flight recorders hold, for
+// whoever looks for the cause later, and waits for the ranks of this node. The ranks end
+// after a dump of this kind, so it comes only when they are being stopped.
+func (s *supervisor) dumpCollectives(ranks []int) {
+	ctx, cancel := context.WithTimeout(context.Background(), dumpTime)
+	defer cancel()
+	if server := s.store.Server(); server != nil {
+		rank := 0
+		if len(ranks) > 0 {
+			rank = ranks[0]
+		}
+		_ = server.Set(recorder.DumpKey, recorder.DumpValue(rank)) // a full store: there are no dumps
+	}
+	s.recorders.WaitForDumps(ctx)
 }
 
 // killTime returns when workers that are being stopped get SIGKILL, with the limit.

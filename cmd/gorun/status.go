@@ -41,16 +41,13 @@ func newStatusCommand() *cobra.Command {
 		Use:   "status [flags]",
 		Short: "Show the state of a running job",
 		Long: `Show the state of a job that has an agent on this machine: its nodes, ranks,
-pids, round, restarts, states, and when each worker last printed something.
-With --watch also each rank's step and steps a second, and what it does unlike
-the others. --collectives asks PyTorch's flight recorders and shows in which
-calls the ranks are, and who waits for whom. No worker is disturbed.
+pids, restarts, states and times of output; with --watch also steps, rates,
+and what a rank does unlike the others. No worker is disturbed.
 
 The exit code is 0 when an agent answered, 1 when no job runs here or none
 answers, 2 when several run and none was chosen.`,
 		Example: `  gorun status
   gorun status --watch
-  gorun status --collectives
   gorun status --run-id train --json | jq '.nodes[].state'`,
 		Args:              noArguments,
 		ValidArgsFunction: cobra.NoFileCompletions,
@@ -71,7 +68,7 @@ answers, 2 when several run and none was chosen.`,
 	o.target.addFlags(cmd)
 	cmd.Flags().BoolVar(&o.json, "json", false, "print one JSON object; with --watch one a line")
 	cmd.Flags().BoolVarP(&o.watch, "watch", "w", false, "print every second until the job ends")
-	cmd.Flags().BoolVar(&o.collectives, "collectives", false, "ask PyTorch's flight recorders in which calls the ranks are")
+	cmd.Flags().BoolVar(&o.collectives, "collectives", false, "ask PyTorch: which rank is in which collective")
 	cmd.Flags().BoolVar(&o.ranks, "ranks", false, "show every rank, even if there are more than 64")
 	return cmd
 }

@@ -11,8 +11,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
+
+	"github.com/gorun/gorun/internal/term"
 )
 
 // Bounds of what is kept of a dump.
@@ -272,16 +272,9 @@ func (d Dump) Tail(n int) Dump {
 	return Dump{Rank: d.Rank, Groups: d.Groups, Calls: calls}
 }
 
-// Short returns the beginning of a text that others wrote, without what a terminal would
-// not print.
-func Short(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r == utf8.RuneError || !unicode.IsPrint(r) {
-			return -1
-		}
-		return r
-	}, s[:min(len(s), maxText)])
-}
+// Short returns the beginning of a text that others wrote, on one line of what a terminal
+// can print.
+func Short(s string) string { return term.Line(strings.ToValidUTF8(term.Cut(s, maxText), "?")) }
 
 func text(v any) string {
 	s, _ := v.(string)

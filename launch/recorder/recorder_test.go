@@ -2,6 +2,8 @@ package recorder
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -11,6 +13,8 @@ import (
 
 	"github.com/gorun/gorun/envprop"
 	"github.com/gorun/gorun/launch/flight"
+	"github.com/gorun/gorun/launch/status"
+	"github.com/gorun/gorun/rendezvous"
 	"golang.org/x/sys/unix"
 )
 
@@ -219,5 +223,124 @@ func TestNode(t *testing.T) {
 	got := n.Collect(t.Context()).Missing
 	if !slices.EqualFunc(got, []int{8, 9}, func(m flight.Missing, rank int) bool { return m.Rank == rank }) {
 		t.Errorf("%+v", got)
+	}
+}
+
+// TestWaitForDumps checks that the wait ends with the last new dump, or with its time.
+func TestWaitForDumps(t *testing.T) {
+	var n Node
+	r := newRank(t, 2)
+	r.write(t, []byte("old"))
+	n.Set([]Target{r.Target, {Rank: 3}})
+	ctx, cancel := context.WithTimeout(t.Context(), 10*pollInterval)
+	defer cancel()
+	n.WaitForDumps(ctx)
+	if ctx.Err() == nil {
+		t.Error("an old dump ends the wait")
+	}
+	ctx, cancel = context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	if err := poke(r.pipe); err != nil {
+		t.Fatal(err)
+	}
+	r.onByte(t, func() {
+		time.Sleep(3 * pollInterval) // sleep: the wait begins first
+		r.write(t, []byte("a new dump"))
+	})
+	n.WaitForDumps(ctx)
+	if ctx.Err() != nil {
+		t.Error("a new dump does not end the wait")
+	}
+	if got := DumpValue(258); !slices.Equal(got, []byte{2, 1, 0, 0}) {
+		t.Errorf("%v", got)
+	}
+}
+
+// view returns the view of a job in which nodes answered.
+func view(t *testing.T, answers ...any) []byte {
+	t.Helper()
+	v := rendezvous.View{RunID: "run"}
+	for i, a := range answers {
+		n := rendezvous.NodeView{Host: fmt.Sprint("node", i), GroupRank: i, Participation: "member"}
+		if a != nil {
+			body, err := json.Marshal(a)
+			if err != nil {
+				t.Fatal(err)
+			}
+			n.Report, err = json.Marshal(status.Answer{Topic: status.TopicCollectives, Body: body})
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		v.Nodes = append(v.Nodes, n)
+	}
+	b, err := json.Marshal(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// TestJob checks that the answers of two nodes are compared together, and that a node
+// without an answer, or with one that is not right, is named.
+func TestJob(t *testing.T) {
+	nodes := make([]flight.Answer, 2)
+	for rank := range 4 {
+		name := fmt.Sprint("../flight/testdata/grid-skip/dump_", rank)
+		f, err := os.Open(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		d, err := flight.Read(name, f)
+		f.Close()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range d.Calls {
+			d.Calls[i].For = 0
+		}
+		nodes[rank/2].Dumps = append(nodes[rank/2].Dumps, d.Tail(4))
+	}
+	nodes[1].Missing = []flight.Missing{{Rank: 7, Why: "no pipe"}, {Rank: 6, Why: "no pipe"}}
+	j, err := DecodeJob(view(t, nodes[0], nodes[1], nil, "garbage"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(j.Causes) != 2 || !slices.Equal(j.Causes[0].Ranks, []int{2}) || j.Causes[0].Collective != "all_reduce number 7 of mesh_data" || len(j.Followers) != 1 || len(j.Silent) != 2 {
+		t.Errorf("%+v", j)
+	}
+	var b strings.Builder
+	if err := j.Write(&b); err != nil {
+		t.Fatal(err)
+	}
+	want := `What ranks wait for now:
+  rank 2 did not call all_reduce [1048576] Float, number 7 of mesh_data, in which rank 0 waits (backward (programs.py:145)); its last call there was all_reduce [1048576] Float, number 6 (backward (programs.py:145))
+  rank 2 did not call all_reduce [1048576] Float, number 7 of mesh_tensor, in which rank 3 waits (forward (programs.py:141)); its last call there was all_reduce [1048576] Float, number 6 (forward (programs.py:141))
+What follows from that:
+  ranks 1 and 3 are both in all_reduce [1048576] Float, number 7 of mesh_data (backward (programs.py:145)), and it does not end
+Where the ranks are:
+  mesh_data: rank 2 ended all_reduce [1048576] Float, number 6 (backward (programs.py:145))
+  mesh_data: rank 0 waits in all_reduce [1048576] Float, number 7 (backward (programs.py:145))
+  mesh_data: ranks 1 and 3 wait in all_reduce [1048576] Float, number 7 (backward (programs.py:145))
+  mesh_tensor: ranks 0 and 1 ended all_reduce [1048576] Float, number 7 (forward (programs.py:141))
+  mesh_tensor: rank 2 ended all_reduce [1048576] Float, number 6 (forward (programs.py:141))
+  mesh_tensor: rank 3 waits in all_reduce [1048576] Float, number 7 (forward (programs.py:141))
+Without an answer:
+  ranks 6 and 7: no pipe
+`
+	if got := b.String(); !strings.HasPrefix(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+// TestNoRecorder checks the text for a job whose ranks record nothing.
+func TestNoRecorder(t *testing.T) {
+	j, err := DecodeJob(view(t, flight.Answer{}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	if err := j.Write(&b); err != nil || b.String() != "no process group has been made yet\n" {
+		t.Errorf("%q, %v", b.String(), err)
 	}
 }

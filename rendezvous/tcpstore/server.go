@@ -192,3 +192,12 @@ func (s *Server) reject(c *conn, err error) error {
 	s.lastRejection = err
 	return err
 }
+
+// Set stores a value for the workers, as one of them would with torch's client.
+func (s *Server) Set(key string, value []byte) error {
+	_, err := s.store.apply(&session{}, func() error { return s.store.set(clientPrefix+key, value) })
+	return err
+}
+
+// clientPrefix begins the keys that torch's client sends.
+const clientPrefix = "/"

@@ -63,6 +63,23 @@ func TestServeConn(t *testing.T) {
 	}
 }
 
+// TestSet checks that a client finds, and is woken by, what the server itself sets, under
+// the name that torch's client sends.
+func TestSet(t *testing.T) {
+	s, addr := start(t, Options{})
+	c := dialModern(t, addr)
+	c.send(frame(byte(cmdWait), 1, "/exception_dump"))
+	awaitWaiting(t, s, 1)
+	if err := s.Set("exception_dump", []byte{3, 0, 0, 0}); err != nil {
+		t.Fatal(err)
+	}
+	c.expect([]byte{waitStop})
+	c.call(frame(byte(cmdGet), "/exception_dump"), encode("\x03\x00\x00\x00"))
+	if New(Options{MaxBytes: 1}).Set("a", []byte("b")) == nil {
+		t.Error("a full store takes a value")
+	}
+}
+
 func TestServeEndsEverything(t *testing.T) {
 	before := runtime.NumGoroutine()
 	for name, end := range map[string]func(context.CancelFunc, net.Listener){

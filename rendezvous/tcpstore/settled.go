@@ -34,15 +34,6 @@ func (s *Server) Expect(workers int) {
 	s.store.expected = workers
 }
 
-// Set stores a value for the workers, as one of them would with torch's client.
-func (s *Server) Set(key string, value []byte) error {
-	_, err := s.store.apply(&session{}, func() error { return s.store.set(clientPrefix+key, value) })
-	return err
-}
-
-// clientPrefix begins the keys that torch's client sends.
-const clientPrefix = "/"
-
 // maxUnexpected bounds the processes that are kept before Expect sets their number.
 const maxUnexpected = 1 << 16
 
