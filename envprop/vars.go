@@ -104,6 +104,7 @@ func (v Vars) unlessSet() []computed {
 	return []computed{
 		{Variable{"TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"}, false, "torchrun's default: after an error of NCCL the process ends"},
 		{Variable{"OMP_NUM_THREADS", strconv.Itoa(threads)}, threads == 0, why},
+		{Variable{"PYTHONFAULTHANDLER", "1"}, false, "a Python worker that crashes says where it was"},
 	}
 }
 

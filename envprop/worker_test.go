@@ -47,7 +47,7 @@ func TestWorkerSetsEverything(t *testing.T) {
 		"MASTER_ADDR": "127.0.0.9", "MASTER_PORT": "29511",
 		"TORCHELASTIC_RESTART_COUNT": "10", "TORCHELASTIC_MAX_RESTARTS": "11", "TORCHELASTIC_RUN_ID": "job",
 		"TORCHELASTIC_USE_AGENT_STORE": "True", "TORCHELASTIC_ERROR_FILE": "/tmp/e.json",
-		"TORCH_NCCL_ASYNC_ERROR_HANDLING": "1", "OMP_NUM_THREADS": "1",
+		"TORCH_NCCL_ASYNC_ERROR_HANDLING": "1", "OMP_NUM_THREADS": "1", "PYTHONFAULTHANDLER": "1",
 		contract.EnvSocket: "/run/w.sock", contract.EnvRunID: "job", contract.EnvRound: "12",
 		contract.EnvDevice: "GPU-1", contract.EnvAddr: "127.0.0.8", contract.EnvPorts: "20000-20100", contract.EnvToken: "t",
 		"SENTINEL": "1",

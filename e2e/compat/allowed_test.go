@@ -22,6 +22,7 @@ func allowed() []allowedDifference {
 		{"*/*", "worker * NCCL_ASYNC_ERROR_HANDLING", "the name of torch 1.13; torch since 2.2 warns of it"},
 		{"*/*", "worker * TORCH_NCCL_ASYNC_ERROR_HANDLING", "its name in torch since 2.2"},
 		{"*/*", "worker * TORCHELASTIC_SIGNALS_TO_HANDLE", "as torch since 2.9"},
+		{"*/*", "worker * PYTHONFAULTHANDLER", "a worker that crashes in native code says in which line of the program it was"},
 
 		{"start/standalone*", "worker * MASTER_ADDR", "an address needs no name service"},
 		{"start/c10d*", "worker * MASTER_ADDR", "likewise"},

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 	"os"
+	"strings"
 	"sync"
 )
 
@@ -27,12 +28,13 @@ type tail struct {
 	current []byte // the line that has not ended
 	cut     bool   // current is longer than what is kept
 	afterCR bool   // a \r ends the current text, unless \n follows
+	crash   crash
 }
 
 func (t *tail) write(p []byte) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if i := lastLinesStart(p); i > 0 {
+	if i := lastLinesStart(p); i > 0 && !t.crash.inside && !bytes.Contains(p, []byte(crashHead)) {
 		// The last lines of p replace all earlier ones.
 		t.clear()
 		p = p[i:]
@@ -48,8 +50,10 @@ func (t *tail) write(p []byte) {
 		}
 		t.add(p[:end])
 		if p[end] == '\n' {
-			t.lines[t.count%TailLines] = t.text()
-			t.count++
+			if line := t.text(); !t.crash.isDetail(line) {
+				t.lines[t.count%TailLines] = line
+				t.count++
+			}
 			t.clear()
 		} else {
 			t.afterCR = true
@@ -99,6 +103,45 @@ func (t *tail) lastLines() []string {
 		lines = append(lines, t.text())
 	}
 	return lines[max(0, len(lines)-TailLines):]
+}
+
+// crash follows what Python's faulthandler prints when a process crashes: the stacks of all
+// threads, and the names of all modules. The lines before it say why the process crashed,
+// and it must not push them out of the tail.
+type crash struct {
+	inside  bool // of the faulthandler's lines
+	current bool // of the stack of the thread that crashed
+	frames  int  // of this stack
+}
+
+const (
+	crashHead = "Fatal Python error: "
+	// maxCrashFrames is how many frames of the thread that crashed the tail keeps.
+	maxCrashFrames = 8
+)
+
+// isDetail reads the next line and reports whether the tail can do without it.
+func (c *crash) isDetail(line string) bool {
+	switch {
+	case strings.HasPrefix(line, crashHead):
+		*c = crash{inside: true}
+		return false
+	case !c.inside:
+		return false
+	case strings.HasPrefix(line, "Current thread 0x"):
+		c.current, c.frames = true, 0
+		return false
+	case strings.HasPrefix(line, "Thread 0x"):
+		c.current = false
+		return true
+	case strings.HasPrefix(line, `  File "`), strings.HasPrefix(line, "  ..."):
+		c.frames++
+		return !c.current || c.frames > maxCrashFrames
+	case line == "", strings.HasPrefix(line, "Extension modules: "):
+		return true
+	}
+	*c = crash{}
+	return false
 }
 
 // tailOfFile returns the last lines of a file. It returns nil if the file

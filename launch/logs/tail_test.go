@@ -8,6 +8,18 @@ import (
 	"testing"
 )
 
+// crashOfPython is what faulthandler prints of a process with many threads.
+var crashOfPython = "Fatal Python error: Aborted\n\n" + strings.Repeat(`Thread 0x00007f77217146c0 (most recent call first):
+  File "/usr/lib/python3.11/threading.py", line 975 in run
+  ...
+
+`, 30) + `Current thread 0x00007f77219cf040 (most recent call first):
+  File "/home/u/data.py", line 13 in load_data
+  File "/home/u/train.py", line 88 in <module>
+
+Extension modules: numpy.core._multiarray_umath, torch._C (total: 2)
+`
+
 func TestTail(t *testing.T) {
 	var many, last strings.Builder
 	for i := range 100 {
@@ -32,6 +44,10 @@ func TestTail(t *testing.T) {
 		{"bar that runs", "x\n0%\r50%", []string{"x", "50%"}},
 		{"bar that waits at the line's begin", "x\n0%\r50%\r", []string{"x", "50%"}},
 		{"spaces and colours stay", "  \x1b[31ma\t \n", []string{"  \x1b[31ma\t "}},
+		{"crash of Python", "CUDA error\n" + crashOfPython + "after\n", []string{
+			"CUDA error", "Fatal Python error: Aborted", "Current thread 0x00007f77219cf040 (most recent call first):",
+			`  File "/home/u/data.py", line 13 in load_data`, `  File "/home/u/train.py", line 88 in <module>`, "after",
+		}},
 		{"long", strings.Repeat("x", 5000) + "\nb\n", []string{strings.Repeat("x", 4096) + "…", "b"}},
 		{"long, then overwritten", strings.Repeat("x", 5000) + "\rb\n", []string{"b"}},
 	} {
@@ -77,6 +93,7 @@ func TestTailOfLargeFile(t *testing.T) {
 func FuzzTail(f *testing.F) {
 	f.Add([]byte("a\r\nb\rc\n"), 1)
 	f.Add([]byte("\n\n\r\r\n"), 2)
+	f.Add([]byte("why\n"+crashOfPython), 100)
 	f.Fuzz(func(t *testing.T, b []byte, size int) {
 		size = max(1, size%100)
 		var whole, pieces tail

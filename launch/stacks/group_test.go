@@ -52,6 +52,25 @@ func TestPlaceString(t *testing.T) {
 	}
 }
 
+func TestWhere(t *testing.T) {
+	own := []Frame{{Func: "load_data", File: "/home/u/data.py", Line: 13, Own: true}}
+	for _, tc := range []struct {
+		stack Stack
+		want  string
+	}{
+		{Stack{Frames: own, Kernel: Kernel{State: "S", Syscall: "futex"}}, "load_data (data.py:13)"},
+		{Stack{Frames: own, Kernel: Kernel{State: "T"}}, "load_data (data.py:13), stopped by a signal (kill -CONT lets it go on)"},
+		{Stack{Frames: own, Helper: &Stack{PID: 7, Frames: own}}, "load_data (data.py:13), and waits for its process 7 in load_data (data.py:13)"},
+		{Stack{Kernel: Kernel{State: "S", Syscall: "read", On: "/tmp/fifo"}}, "the system call read of /tmp/fifo"},
+		{Stack{Kernel: Kernel{State: "T"}}, "no call: it is stopped by a signal (kill -CONT lets it go on)"},
+		{Stack{}, ""},
+	} {
+		if got := tc.stack.Where(); got != tc.want {
+			t.Errorf("got %q, want %q", got, tc.want)
+		}
+	}
+}
+
 func TestFormatRanks(t *testing.T) {
 	var odd []int
 	for i := 1; i < 100; i += 2 {

@@ -1,6 +1,7 @@
 package stacks
 
 import (
+	"fmt"
 	"path"
 	"strings"
 
@@ -164,7 +165,32 @@ func (p Place) String() string {
 	return text
 }
 
-// Where returns the place for a report: "load_data (data.py:13)", "" if it is not known.
+// Where returns what follows "it is in" in a report: "load_data (data.py:13)", and whether
+// the process is stopped or waits for another one; "" if nothing is known.
+func (s *Stack) Where() string {
+	k := &s.Kernel
+	if len(s.Frames) == 0 {
+		switch {
+		case k.isStopped():
+			return "no call: it is " + k.String()
+		case k.Syscall != "" && k.On != "":
+			return "the system call " + k.Syscall + " of " + k.On
+		case k.Syscall != "":
+			return "the system call " + k.Syscall
+		}
+		return ""
+	}
+	text := s.Place().Where()
+	if k.isStopped() {
+		text += ", " + k.String()
+	}
+	if s.Helper != nil {
+		text += fmt.Sprintf(", and waits for its process %d in %s", s.Helper.PID, s.Helper.Where())
+	}
+	return text
+}
+
+// Where returns the program's own line: "load_data (data.py:13)", "" if it is not known.
 func (p Place) Where() string {
 	at, name := p.At(), p.Func
 	switch {
