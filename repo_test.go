@@ -214,7 +214,7 @@ func forbidden(pkg, imp string) string {
 		return ""
 	case within(inside, "cmd"):
 		return "nothing imports a command"
-	case strings.HasSuffix(path.Base(inside), "test") && !within(pkg, "bench") && !strings.HasSuffix(path.Base(pkg), "test"):
+	case strings.HasSuffix(path.Base(inside), "test") && path.Base(inside) != "selftest" && !within(pkg, "bench") && !strings.HasSuffix(path.Base(pkg), "test"):
 		return "what only tests need is not part of the program"
 	case second(pkg) == "rendezvoustest": // it joins backends, streams and machines
 		return ""

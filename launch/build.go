@@ -5,6 +5,7 @@ import (
 	"errors"
 
 	"github.com/gorun/gorun/launch/program"
+	"github.com/gorun/gorun/launch/selftest"
 	"github.com/gorun/gorun/launch/wrap"
 	"github.com/gorun/gorun/rendezvous"
 )
@@ -70,6 +71,9 @@ func (a *agent) readyEvent() rendezvous.Event {
 			return nil
 		}
 		e.err, e.code = a.placement.Err(), rendezvous.ExitUsage
+	}
+	if a.opts.Spec.SelfTest {
+		e.program = e.program.After(a.opts.Self, selftest.Before())
 	}
 	a.build.result, a.build.program = nil, e.program
 	if e.err != nil {

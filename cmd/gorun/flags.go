@@ -140,6 +140,7 @@ func jobFlags() []flagGroup {
 		}},
 		{"Preflight", []jobFlag{
 			{name: "preflight", arg: "error|warn|off", usage: "what a failed check does: it refuses the job, or is only printed; off: no checks (default error)"},
+			{name: "selftest", usage: "before the program starts its ranks compute together and check every value; the first fault is named (docs/selftest.md)"},
 			{name: "ignore", arg: "ID,...", usage: "checks whose findings do not count, such as V01,I05", list: true},
 			{name: "iface", arg: "auto|NAME|CIDR", usage: "interface for NCCL, Gloo, TensorPipe and UCX on every node, each by its own name for it"},
 		}},

@@ -36,8 +36,8 @@ const firstScreen = `gorun starts the workers of a training job on one node or m
   -t, --tee 3                         workers' output, with a prefix, and files
       --log-dir DIR                   where those files are
 
-Commands: run launch slurm ssh check env status stacks abort explain version
-  torchrun-diff completion help   More: gorun help flags|COMMAND|man, docs/
+Commands: run launch slurm ssh check selftest env status stacks abort explain
+  version torchrun-diff completion help   More: gorun help flags|COMMAND|man
 `
 
 // manPage is made from the help of all commands: go generate ./cmd/gorun.

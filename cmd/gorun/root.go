@@ -74,7 +74,7 @@ func newRootCommand() *cobra.Command {
 	root.Flags().BoolP("version", "v", false, "print the version")
 	root.CompletionOptions.DisableDefaultCmd = true
 	root.AddCommand(newRunCommand(), newLaunchCommand(), newCheckCommand(), newEnvCommand(), newStatusCommand(), newStacksCommand(), newAbortCommand(), newDiffCommand(),
-		newExplainCommand(), newSlurmCommand(), newSSHCommand(), newSSHNodeCommand(), newVersionCommand(), newCompletionCommand(), newProbeCommand(), newTaskHostCommand())
+		newExplainCommand(), newSlurmCommand(), newSSHCommand(), newSSHNodeCommand(), newVersionCommand(), newCompletionCommand(), newSelftestCommand(), newSelftestRankCommand(), newProbeCommand(), newTaskHostCommand())
 	root.SetHelpCommand(newHelpCommand())
 	root.InitDefaultHelpCmd()
 	return root

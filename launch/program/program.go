@@ -67,6 +67,15 @@ type Program struct {
 	Title string
 }
 
+// After returns a program that runs the program at path, with argv, which is given the
+// path and the arguments of p and executes that in its place.
+func (p Program) After(path string, argv []string) Program {
+	then := p
+	p.Path = path
+	p.Argv = func(local int) []string { return slices.Concat(argv, []string{then.Path}, then.Argv(local)) }
+	return p
+}
+
 // Plan is a checked Input: how to start the program is known.
 type Plan struct {
 	in     Input

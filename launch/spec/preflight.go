@@ -37,6 +37,7 @@ func (in *input) preflight(s *Spec) {
 		s.note("%s off is ignored: gorun check does nothing else", v.from)
 		s.Preflight = PreflightError
 	}
+	s.SelfTest = in.isOn("selftest") && !in.raw.SelfTest
 	v = in.text("ignore", "")
 	for word := range strings.SplitSeq(v.text, ",") {
 		if word = strings.TrimSpace(word); word != "" {

@@ -23,6 +23,9 @@ type Raw struct {
 	// Launch means gorun launch: unless --use-env is given each worker gets its local
 	// rank as an argument, too.
 	Launch bool
+	// SelfTest means gorun selftest: without --nproc-per-node each GPU, or else each CPU,
+	// gets a worker.
+	SelfTest bool
 	// Show means gorun env: gorun only shows what each rank would get.
 	Show bool
 	// Surroundings finds what started this process on several nodes; nil: nothing did.

@@ -56,7 +56,11 @@ func (r Raw) Resolve(lookup Lookup) (Spec, error) {
 
 func (in *input) nproc(s *Spec) {
 	s.Nproc = Nproc{Count: 1}
-	if v := in.get("nproc_per_node"); v.given {
+	v := in.get("nproc_per_node")
+	if in.raw.SelfTest && !v.given {
+		v.text, v.given = "auto", true
+	}
+	if v.given {
 		var err error
 		if s.Nproc, err = ParseNproc(v.text); err != nil {
 			in.fail("cannot use %s: %w", v.from, err)

@@ -127,6 +127,7 @@ type Output struct {
 // Checks says how the nodes are compared.
 type Checks struct {
 	Preflight Preflight
+	SelfTest  bool     // each round, ranks test the nodes together before the program starts
 	Ignore    []string // checks to ignore, by id or name as the user wrote it: "V01", "nccl-version"
 	// Iface says which interface the workers' libraries use: "" leaves it to them,
 	// "auto" finds a common choice; any other text is the name of an interface or a

@@ -1,0 +1,208 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gorun/gorun/launch/selftest"
+	"github.com/gorun/gorun/worker"
+)
+
+// selftestFlags returns the flags that only gorun selftest has.
+func selftestFlags() flagGroup {
+	return flagGroup{"Self-test", []jobFlag{
+		{name: "quick", usage: "only what a job needs to begin: start, all ranks of a node, all ranks"},
+		{name: "links", usage: "test each node with each other node"},
+		{name: "json", usage: "print the report as JSON on stdout"},
+		{name: "good", arg: "FILE", usage: "write the hosts that work to FILE, one a line"},
+		{name: "bad", arg: "FILE", usage: "write the hosts to blame, or under suspicion, to FILE"},
+	}}
+}
+
+// newSelftestCommand makes the command that tests the nodes of a job without its program.
+func newSelftestCommand() *cobra.Command {
+	var o jobOptions
+	cmd := &cobra.Command{
+		Use:   "selftest [flags]",
+		Short: "Test the nodes of a job: compute together, check values, measure",
+		Long: `Test the nodes of a job without its program: fresh processes compute together,
+alone, in pairs, by node and all at once. Every value is checked. The first rung
+that fails ends the test and names the rank, node or pair (code 1). It takes
+every flag of gorun run (gorun help flags); without --nproc-per-node it starts a
+worker for each GPU, or else for each CPU.`,
+		Example: `  gorun selftest                                    this node
+  srun gorun selftest --bad bad.txt                 all nodes of the allocation
+  gorun selftest --nnodes 2 --rdzv-endpoint node1   the same on both nodes`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.complete(cmd, args)
+			o.raw.SelfTest = true
+			if o.agent == "" { // an agent has the command of its keeper
+				if err := noArguments(cmd, args); err != nil {
+					return err
+				}
+				command, err := selftestWorker(&o)
+				if err != nil {
+					return err
+				}
+				o.raw.Command = command
+			}
+			return runJob(cmd.Context(), &o)
+		},
+	}
+	o.addFlags(cmd, append([]flagGroup{selftestFlags()}, jobFlags()...)...)
+	return cmd
+}
+
+// selftestWorker returns the command line of the workers that test.
+func selftestWorker(o *jobOptions) ([]string, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	line := []string{self, selftest.RankCommand}
+	if o.raw.Flags["quick"] == "1" && o.raw.Flags["links"] == "1" {
+		return nil, usagef("cannot use --quick together with --links")
+	}
+	for _, name := range []string{"quick", "links", "json"} {
+		if o.raw.Flags[name] == "1" {
+			line = append(line, "--"+name)
+		}
+	}
+	for _, name := range []string{"good", "bad"} {
+		if file, given := o.raw.Flags[name]; given {
+			if file == "" {
+				return nil, usagef("cannot use --%s without a file", name)
+			}
+			line = append(line, "--"+name+"="+file)
+		}
+	}
+	return line, nil
+}
+
+// selftestOptions are the options of a worker that tests.
+type selftestOptions struct {
+	quick, links, json bool
+	good, bad          string
+	probe              bool     // this is a process of a rung
+	program            []string // path and arguments of what follows the test, if anything does
+}
+
+// newSelftestRankCommand makes the hidden command that the workers of a self-test run.
+func newSelftestRankCommand() *cobra.Command {
+	var o selftestOptions
+	cmd := &cobra.Command{
+		Use:    selftest.RankCommand + " [PATH ARGV...]",
+		Short:  "Test as one rank of a job",
+		Hidden: true,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o.program = args
+			return runSelftestRank(cmd.Context(), &o, streamsOf(cmd))
+		},
+	}
+	f := cmd.Flags()
+	f.SetInterspersed(false) // arguments after the program belong to the program
+	f.BoolVar(&o.quick, "quick", false, "")
+	f.BoolVar(&o.links, "links", false, "")
+	f.BoolVar(&o.json, "json", false, "")
+	f.BoolVar(&o.probe, selftest.ProbeFlag, false, "")
+	f.StringVar(&o.good, "good", "", "")
+	f.StringVar(&o.bad, "bad", "", "")
+	return cmd
+}
+
+// runSelftestRank tests as one rank, and executes the program that follows.
+func runSelftestRank(ctx context.Context, o *selftestOptions, s streams) error {
+	if o.probe {
+		return selftest.Probe(ctx, s.in, s.out)
+	}
+	code := worker.Main(func(ctx context.Context, w *worker.World) error { return o.run(ctx, w, s) })
+	if code != 0 {
+		return exitStatus(code)
+	}
+	if len(o.program) < 2 {
+		return nil
+	}
+	err := unix.Exec(o.program[0], o.program[1:], os.Environ())
+	return fmt.Errorf("cannot start %s: %w", o.program[0], err)
+}
+
+// run tests as one rank. Rank 0 prints the report; before a program it does so only if the
+// test fails.
+func (o *selftestOptions) run(ctx context.Context, w *worker.World, s streams) error {
+	store, err := w.Store(ctx)
+	if err != nil {
+		return err
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return err
+	}
+	t := selftest.TesterOf(w, store, cmp.Or(os.Getenv("SLURMD_NODENAME"), host))
+	t.Env = os.Environ()
+	t.Probe = func(ctx context.Context, env []string, stdin io.Reader) *exec.Cmd {
+		cmd := exec.CommandContext(ctx, selfPath, selftest.RankCommand, "--"+selftest.ProbeFlag)
+		cmd.Env, cmd.Stdin = env, stdin
+		return cmd
+	}
+	if len(o.program) == 0 {
+		t.Say = func(format string, args ...any) { fmt.Fprintf(s.err, "selftest: "+format+"\n", args...) }
+	}
+	report, err := t.Run(ctx, o.scope())
+	switch {
+	case err != nil:
+		return err
+	case w.Rank() > 0 && report.Failure != nil:
+		return selftest.AwaitStop(ctx, report.Failure)
+	case w.Rank() > 0:
+		return nil
+	}
+	if report.Failure != nil || len(o.program) == 0 {
+		err = o.print(s.out, report)
+	}
+	if report.Failure != nil {
+		return errors.Join(err, report.Failure)
+	}
+	return err
+}
+
+func (o *selftestOptions) scope() selftest.Scope {
+	switch {
+	case o.quick:
+		return selftest.ScopeQuick
+	case o.links:
+		return selftest.ScopeLinks
+	}
+	return selftest.ScopeFull
+}
+
+// print writes the report, and the lists of hosts.
+func (o *selftestOptions) print(out io.Writer, r *selftest.Report) error {
+	for _, list := range []struct {
+		file  string
+		hosts []string
+	}{
+		{o.good, r.Hosts(selftest.StateGood, selftest.StateSlow)},
+		{o.bad, r.Hosts(selftest.StateBad, selftest.StateSuspect)},
+	} {
+		if list.file == "" {
+			continue
+		}
+		if err := os.WriteFile(list.file, []byte(strings.Join(append(list.hosts, ""), "\n")), 0o666); err != nil {
+			return err
+		}
+	}
+	if o.json {
+		return r.WriteJSON(out)
+	}
+	return r.WriteTable(out)
+}

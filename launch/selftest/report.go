@@ -1,0 +1,376 @@
+package selftest
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"text/tabwriter"
+)
+
+// Report is what a self-test found.
+type Report struct {
+	OK       bool         `json:"ok"`
+	Nodes    []NodeReport `json:"nodes"`
+	Rungs    []RungReport `json:"rungs"`
+	Failure  *Failure     `json:"failure,omitempty"`
+	Warnings []string     `json:"warnings,omitempty"`
+
+	Ranks []Rank `json:"ranks"`
+
+	failed []failedGroup // of the present rung
+}
+
+// State is what the self-test found of a node.
+type State string
+
+// The states of a node. A node is untested if the ladder ended at a fault of others.
+const (
+	StateGood State = "good"
+	StateSlow State = "slow"
+	StateBad  State = "bad"
+	// StateSuspect is the state of a node of a pair that failed, or of a rung at which
+	// no node can be named.
+	StateSuspect State = "suspect"
+)
+
+// NodeReport is what the self-test found of one node.
+type NodeReport struct {
+	Node  int    `json:"node"`
+	Host  string `json:"host"`
+	Ranks []int  `json:"ranks"`
+	State State  `json:"state"`
+}
+
+// RungReport is what one rung measured.
+type RungReport struct {
+	Rung   string `json:"rung"`
+	Groups int    `json:"groups"`
+	Ranks  int    `json:"ranks"` // of the largest group
+	Sizes  []Size `json:"sizes,omitempty"`
+}
+
+// Size is the time of one size of a rung.
+type Size struct {
+	Bytes  int     `json:"bytes"`
+	Median float64 `json:"seconds"`         // over the groups; of a group the slowest rank's
+	Worst  float64 `json:"slowest_seconds"` // of all groups
+	Slow   []int   `json:"slowest_ranks"`   // the group that took that long
+	BusBW  float64 `json:"bus_gb_s"`        // of the median, as nccl-tests counts it
+
+	times []float64
+}
+
+// Failure is the first fault that the ladder met.
+type Failure struct {
+	Rung  string  `json:"rung"`
+	Text  string  `json:"text"` // what failed, where and why
+	Fix   string  `json:"fix"`
+	Nodes []int   `json:"nodes,omitempty"` // to blame
+	Ranks []int   `json:"ranks,omitempty"`
+	Pairs [][]int `json:"pairs,omitempty"` // of nodes, or of ranks within one node
+}
+
+func (f *Failure) Error() string {
+	return fmt.Sprintf("the self-test failed at the rung %q: %s", f.Rung, f.Text)
+}
+
+// failedGroup is a group that did not pass, and its most telling result.
+type failedGroup struct {
+	ranks  []int
+	result Result
+}
+
+func newReport(ranks []Rank, nodes [][]int) Report {
+	r := Report{Ranks: ranks}
+	for i, of := range nodes {
+		r.Nodes = append(r.Nodes, NodeReport{Node: i, Host: ranks[of[0]].Host, Ranks: of, State: StateGood})
+	}
+	r.OK = true
+	return r
+}
+
+// add counts the times of a group.
+func (r *Report) add(p Plan, group []int, result Result) {
+	i := slices.IndexFunc(r.Rungs, func(g RungReport) bool { return g.Rung == p.Rung })
+	if i < 0 {
+		i = len(r.Rungs)
+		r.Rungs = append(r.Rungs, RungReport{Rung: p.Rung})
+	}
+	g := &r.Rungs[i]
+	g.Groups++
+	g.Ranks = max(g.Ranks, len(group))
+	for _, t := range result.Timing {
+		j := slices.IndexFunc(g.Sizes, func(s Size) bool { return s.Bytes == t.Bytes })
+		if j < 0 {
+			j = len(g.Sizes)
+			g.Sizes = append(g.Sizes, Size{Bytes: t.Bytes})
+		}
+		s := &g.Sizes[j]
+		s.times = append(s.times, t.Seconds)
+		slices.Sort(s.times)
+		s.Median = s.times[(len(s.times)-1)/2]
+		s.BusBW = busBandwidth(p.Kind, g.Ranks, t.Bytes, s.Median)
+		if t.Seconds >= s.Worst {
+			s.Worst, s.Slow = t.Seconds, group
+		}
+	}
+}
+
+// busBandwidth returns GB/s as nccl-tests counts them (its doc/PERFORMANCE.md): what
+// the busiest link carries, whatever the number of ranks.
+func busBandwidth(kind Kind, ranks, bytes int, seconds float64) float64 {
+	if seconds <= 0 {
+		return 0
+	}
+	rate := float64(bytes) / seconds / 1e9
+	switch {
+	case kind == KindAllToAll:
+		return rate * float64(ranks-1) // bytes are those of a pair
+	case kind == KindAllReduce && ranks > 1:
+		return rate * 2 * float64(ranks-1) / float64(ranks)
+	}
+	return rate
+}
+
+// markSlowNode and markSlowRank note what took much longer than the others in each round.
+func (r *Report) markSlowNode(node int, rung string) {
+	r.mark([]int{node}, StateSlow)
+	r.Warnings = append(r.Warnings, fmt.Sprintf("node %d (%s) is slow: with each partner it took more than %.2f times the median (%s)", node, r.Nodes[node].Host, slowFactor, rung))
+}
+
+func (r *Report) markSlowRank(rank int, rung string) {
+	of := r.Ranks[rank]
+	r.mark([]int{of.Node}, StateSlow)
+	r.Warnings = append(r.Warnings, fmt.Sprintf("rank %d (local rank %d) on %s is slow: with each partner it took more than %.2f times the median (%s)", rank, of.Local, of.Host, slowFactor, rung))
+}
+
+// mark gives nodes a state that is worse than theirs.
+func (r *Report) mark(nodes []int, state State) {
+	order := []State{StateGood, StateSlow, StateSuspect, StateBad}
+	for _, n := range nodes {
+		if slices.Index(order, state) > slices.Index(order, r.Nodes[n].State) {
+			r.Nodes[n].State = state
+		}
+	}
+}
+
+// failPairs makes the failure of a rung of pairs.
+func (r *Report) failPairs(rung string, b blame, units int, name func(unit int) subject, failed []failedGroup) {
+	f := Failure{Rung: rung}
+	if r.Failure != nil {
+		f = *r.Failure // of another node's ranks
+	}
+	var lines []string
+	for _, u := range b.units {
+		s := name(u)
+		lines = append(lines, fmt.Sprintf("%s fails with each partner, and they work with others: %s", s.text, r.reason(failed, s.ranks)))
+		f.Nodes, f.Ranks = append(f.Nodes, s.nodes...), append(f.Ranks, s.ranks...)
+		r.mark(s.nodes, StateBad)
+	}
+	for _, pair := range b.pairs {
+		var texts []string
+		var nodes, ranks []int
+		for _, u := range pair {
+			s := name(u)
+			texts, nodes, ranks = append(texts, s.text), append(nodes, s.nodes...), append(ranks, s.ranks...)
+		}
+		both := "; each works with others, so it is what connects them"
+		if units == 2 {
+			both = ""
+		}
+		lines = append(lines, fmt.Sprintf("%s fail together%s: %s", join(texts), both, r.reason(failed, ranks)))
+		f.Pairs = append(f.Pairs, pair)
+		r.mark(nodes, StateSuspect)
+	}
+	if b.common {
+		var nodes []int
+		for _, g := range failed {
+			for _, rank := range g.ranks {
+				nodes = append(nodes, r.Ranks[rank].Node)
+			}
+		}
+		r.mark(nodes, StateSuspect)
+		lines = append(lines, "most pairs fail, so it is what they share, the network or a setting: "+r.reason(failed, nil))
+	}
+	f.Text = strings.Join(append(nonEmpty(f.Text), lines...), "; ")
+	f.Fix = fixOf(f)
+	r.Failure, r.OK = &f, false
+}
+
+// failGroups makes the failure of a rung of whole units.
+func (r *Report) failGroups(g rung, failed []failedGroup, l *Ladder) {
+	f := Failure{Rung: g.name}
+	var lines []string
+	for _, group := range failed {
+		result := group.result
+		switch {
+		case g.of == unitNode:
+			s := l.nodeSubject(r.Ranks[group.ranks[0]].Node)
+			lines = append(lines, fmt.Sprintf("the %d ranks of %s fail together: %s", len(group.ranks), s.text, r.reason([]failedGroup{group}, nil)))
+			f.Nodes = append(f.Nodes, s.nodes...)
+			r.mark(s.nodes, StateBad)
+		case g.of == unitRank || result.End == EndCrashed || result.End == EndWrong:
+			s := l.rankSubject(result.Rank)
+			lines = append(lines, fmt.Sprintf("%s: %s", s.text, result.describe()))
+			f.Nodes, f.Ranks = append(f.Nodes, s.nodes...), append(f.Ranks, s.ranks...)
+			r.mark(s.nodes, StateBad)
+		default:
+			s := l.rankSubject(result.Rank)
+			lines = append(lines, fmt.Sprintf("all %d ranks together fail, although the pairs work; first of all %s: %s", len(group.ranks), s.text, result.describe()))
+			for n := range r.Nodes {
+				r.mark([]int{n}, StateSuspect)
+			}
+		}
+	}
+	f.Text = strings.Join(lines, "; ")
+	f.Fix = fixOf(f)
+	r.Failure, r.OK = &f, false
+}
+
+// reason returns the most telling reason of failed groups: of those that have one of
+// the ranks, if ranks are given.
+func (r *Report) reason(failed []failedGroup, ranks []int) string {
+	var best *Result
+	for i, g := range failed {
+		if ranks != nil && !slices.ContainsFunc(g.ranks, func(rank int) bool { return slices.Contains(ranks, rank) }) {
+			continue
+		}
+		if best == nil || g.result.End.severity() < best.End.severity() {
+			best = &failed[i].result
+		}
+	}
+	if best == nil {
+		return "no result"
+	}
+	of := r.Ranks[best.Rank]
+	return fmt.Sprintf("rank %d on %s %s", best.Rank, of.Host, best.describe())
+}
+
+// describe returns how the process of a rank ended.
+func (r *Result) describe() string {
+	if r.Text == "" {
+		return string(r.End)
+	}
+	return fmt.Sprintf("%s: %s", r.End, r.Text)
+}
+
+// fixOf returns what to do.
+func fixOf(f Failure) string {
+	switch {
+	case len(f.Nodes) > 0:
+		return "leave the named nodes out of the job, and look there: gorun selftest on that node alone, dmesg, nvidia-smi -q"
+	case len(f.Pairs) > 0:
+		return "test what connects the named ones: cable, port, switch, ACS or P2P settings of the machine"
+	}
+	return "look at what all nodes share: interface (NCCL_SOCKET_IFNAME, --iface), firewall, MTU; gorun check compares the nodes"
+}
+
+func nonEmpty(text string) []string {
+	if text == "" {
+		return nil
+	}
+	return []string{text}
+}
+
+// WriteJSON writes the report as JSON.
+func (r *Report) WriteJSON(w io.Writer) error {
+	e := json.NewEncoder(w)
+	e.SetIndent("", "  ")
+	return e.Encode(r)
+}
+
+// WriteTable writes the report for a person.
+func (r *Report) WriteTable(out io.Writer) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(w, "rung\tgroups\tranks\tsize\ttime\tbus bandwidth\tslowest group\n")
+	for _, g := range r.Rungs {
+		if len(g.Sizes) == 0 {
+			fmt.Fprintf(w, "%s\t%d\t%d\t\t\t\t\n", g.Rung, g.Groups, g.Ranks)
+		}
+		for i, s := range g.Sizes {
+			name, groups, ranks := g.Rung, fmt.Sprint(g.Groups), fmt.Sprint(g.Ranks)
+			if i > 0 {
+				name, groups, ranks = "", "", ""
+			}
+			slowest := ""
+			if g.Groups > 1 {
+				slowest = fmt.Sprintf("%s (%.2f x)", r.groupName(s.Slow), s.Worst/s.Median)
+			}
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", name, groups, ranks, sizeText(s.Bytes), timeText(s.Median), s.bandwidth(), slowest)
+		}
+	}
+	if err := w.Flush(); err != nil {
+		return err
+	}
+	for _, text := range r.Warnings {
+		fmt.Fprintf(out, "warning: %s\n", text)
+	}
+	if r.Failure != nil {
+		fmt.Fprintf(out, "FAILED at the rung %q: %s\nfix: %s\n", r.Failure.Rung, r.Failure.Text, r.Failure.Fix)
+		for _, n := range r.Nodes {
+			if n.State == StateBad {
+				fmt.Fprintf(out, "in Slurm: scontrol update NodeName=%s State=DRAIN Reason=\"gorun selftest: %s\"\n", n.Host, r.Failure.Rung)
+			}
+		}
+	}
+	return nil
+}
+
+// Hosts returns the hosts of nodes in one of the states, each once.
+func (r *Report) Hosts(states ...State) []string {
+	var hosts []string
+	for _, n := range r.Nodes {
+		if slices.Contains(states, n.State) && !slices.Contains(hosts, n.Host) {
+			hosts = append(hosts, n.Host)
+		}
+	}
+	return hosts
+}
+
+// bandwidth returns the bus bandwidth as text. Of a few bytes only the time says something.
+func (s *Size) bandwidth() string {
+	if s.Bytes < kib {
+		return ""
+	}
+	return fmt.Sprintf("%.2f GB/s", s.BusBW)
+}
+
+// groupName names a group: its ranks, and their hosts.
+func (r *Report) groupName(ranks []int) string {
+	var hosts []string
+	for _, rank := range ranks {
+		if rank < 0 || rank >= len(r.Ranks) { // in a report that another rank made
+			continue
+		}
+		if h := r.Ranks[rank].Host; !slices.Contains(hosts, h) {
+			hosts = append(hosts, h)
+		}
+	}
+	const most = 3
+	if len(hosts) > most {
+		hosts = append(hosts[:most:most], "…")
+	}
+	if len(ranks) > most {
+		return strings.Join(hosts, ",")
+	}
+	return fmt.Sprintf("%s ranks %s", strings.Join(hosts, ","), strings.Trim(fmt.Sprint(ranks), "[]"))
+}
+
+func sizeText(bytes int) string {
+	switch {
+	case bytes >= mib:
+		return fmt.Sprintf("%d MiB", bytes/mib)
+	case bytes >= kib:
+		return fmt.Sprintf("%d KiB", bytes/kib)
+	}
+	return fmt.Sprintf("%d B", bytes)
+}
+
+func timeText(seconds float64) string {
+	if seconds < 1e-3 {
+		return fmt.Sprintf("%.1f us", seconds*1e6)
+	}
+	return fmt.Sprintf("%.2f ms", seconds*1e3)
+}
