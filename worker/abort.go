@@ -3,6 +3,7 @@ package worker
 import (
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/gorun/gorun/worker/contract"
 )
@@ -24,6 +25,15 @@ func (e *AbortError) Error() string { return "gorun: aborted: " + e.Cause.Text }
 
 // Is reports whether target is ErrAborted.
 func (e *AbortError) Is(target error) bool { return target == ErrAborted }
+
+// voiced returns err as the exported functions of this package return errors: they begin
+// with "gorun: ".
+func voiced(err error) error {
+	if err == nil || strings.HasPrefix(err.Error(), "gorun: ") {
+		return err
+	}
+	return fmt.Errorf("gorun: %w", err)
+}
 
 // aborted makes the error for an abort frame's cause. Any part of the cause may be
 // missing.

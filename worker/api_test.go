@@ -352,3 +352,44 @@ func TestRequestsOfUnequalParts(t *testing.T) {
 		}
 	}
 }
+
+// TestErrorsHaveOneVoice checks that the errors of exported functions say that they are
+// gorun's, and that those of messages say which end of which message failed.
+func TestErrorsHaveOneVoice(t *testing.T) {
+	ctx := t.Context()
+	_, badEnv := FromEnv(func(name string) (string, bool) { return "x", name == "RANK" })
+	_, badSettings := Start(ctx, Settings{Rank: 3, Size: 2})
+	_, noAgent := Start(ctx, Settings{Size: 1, Socket: "/nowhere"})
+	alone := start(t, Settings{Size: 1})
+	c, err := alone.Comm(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, badAlloc := Alloc[int8](c, -1)
+	all := map[string]error{
+		"environment": badEnv, "settings": badSettings, "agent": noAgent, "alloc": badAlloc,
+		"no such rank":      Send(ctx, c, []int8{1}, 4),
+		"receive of itself": Recv(ctx, c, []int8{1}, 0),
+		"both":              SendRecv(ctx, c, []int8{1}, 3, []int8{1}, 0),
+		"root":              Broadcast(ctx, c, []int8{1}, 9),
+		"request":           Isend(c, []int8{1}, 9).Wait(ctx),
+	}
+	for rank, err := range ranks(t, 2, func(w *World, c *Comm) error {
+		if w.Rank() == 1 {
+			_ = Isend(c, []int8{1, 2}, 0, 5)
+			return w.Close()
+		}
+		return Recv(ctx, c, []int8{1}, 1)
+	}) {
+		all[[]string{"receive", "close"}[rank]] = err
+	}
+	if err := all["receive"]; err == nil || !strings.Contains(err.Error(), "gorun: receive #1 (int8 x 1) from rank 1 failed: rank 1 ") {
+		t.Errorf("receive: %v", err)
+	}
+	delete(all, "close") // rank 0 has the error if the message arrived first
+	for name, err := range all {
+		if err == nil || !strings.HasPrefix(err.Error(), "gorun: ") || strings.Count(err.Error(), "gorun: ") > 1 {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}

@@ -276,7 +276,7 @@ func (c *Comm) outcome(err error) error {
 	if abort, ok := errors.AsType[*AbortError](context.Cause(c.w.ctx)); ok {
 		return abort
 	}
-	return fmt.Errorf("gorun: %w", c.placed(err))
+	return voiced(c.placed(err))
 }
 
 // placed adds the lines of the program that made the calls to errors about what ranks

@@ -31,7 +31,7 @@ func (w *World) Store(ctx context.Context) (*Store, error) {
 		if why := w.gate.Err(); why != nil {
 			return nil, why
 		}
-		return nil, fmt.Errorf("gorun: %w", err)
+		return nil, voiced(err)
 	}
 	s := &Store{w: w, c: c, prefix: w.prefix() + "job/"}
 	w.mu.Lock()
@@ -115,5 +115,5 @@ func (s *Store) outcome(err error) error {
 	if abort, ok := errors.AsType[*AbortError](context.Cause(s.w.ctx)); ok {
 		return abort
 	}
-	return fmt.Errorf("gorun: %w", err)
+	return voiced(err)
 }

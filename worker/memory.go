@@ -78,7 +78,7 @@ func Alloc[T Element](c *Comm, n int) ([]T, error) {
 	}
 	b, err := node.Alloc(n * int(unsafe.Sizeof(zero)))
 	if err != nil {
-		return nil, fmt.Errorf("gorun: %w", err)
+		return nil, voiced(err)
 	}
 	return unsafe.Slice((*T)(unsafe.Pointer(&b[0])), n), nil
 }
@@ -94,7 +94,7 @@ func Free[T Element](c *Comm, buf []T) error {
 		return nil
 	}
 	if err := node.Free(unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(buf))), 1)); err != nil {
-		return fmt.Errorf("gorun: %w", err)
+		return voiced(err)
 	}
 	return nil
 }
@@ -198,7 +198,7 @@ func (e *engine) make() (collective.Engine, error) {
 	all := make([]uint64, e.w.set.Size*len(mine))
 	work := collective.AllGather(collective.Of(all), collective.Of(mine[:]))
 	if err := e.Engine.Do(context.Background(), work); err != nil {
-		return nil, fmt.Errorf("cannot learn which ranks share memory: %w", err)
+		return nil, err
 	}
 	s := &site{node: e.node, rank: e.w.set.Rank}
 	var world []int

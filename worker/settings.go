@@ -38,6 +38,11 @@ type Listen = tcp.Listen
 // FromEnv reads Settings from environment variables; lookup is os.LookupEnv or a
 // stand-in. Without RANK and WORLD_SIZE the process is one of mpirun's, or a world of one.
 func FromEnv(lookup func(string) (string, bool)) (Settings, error) {
+	s, err := fromEnv(lookup)
+	return s, voiced(err)
+}
+
+func fromEnv(lookup func(string) (string, bool)) (Settings, error) {
 	get := func(name string) string { v, _ := lookup(name); return v }
 	s := Settings{
 		Size: 1, LocalSize: 1,

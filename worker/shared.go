@@ -199,6 +199,7 @@ func (p *positions) read(local int, call *collective.Call) (found collective.Pos
 			continue
 		}
 		found.Inside, found.Caller, found.Call = at.Open(), last.Caller, callOf(&at, &last)
+		found.Send, found.Peer = last.Waits == board.WaitsForReceiver, int(last.Peer)
 	}
 	return found, ok
 }

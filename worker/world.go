@@ -67,7 +67,7 @@ func Init(ctx context.Context, opts ...Option) (*World, error) {
 // job is aborted. If the job is already aborted, the error is an *AbortError.
 func Start(ctx context.Context, s Settings, opts ...Option) (*World, error) {
 	if err := s.check(); err != nil {
-		return nil, err
+		return nil, voiced(err)
 	}
 	w := &World{set: s}
 	for _, o := range opts {
@@ -80,12 +80,13 @@ func Start(ctx context.Context, s Settings, opts ...Option) (*World, error) {
 	}
 	a, err := dialAgent(ctx, s.Socket, s.Rank, s.Round)
 	if err != nil {
+		err = voiced(err)
 		w.end(err)
 		return nil, err
 	}
 	w.agent = a
 	w.joinBoard(a.board)
-	w.wg.Go(func() { w.end(a.listen()) }) // ends when Close closes the connection
+	w.wg.Go(func() { w.end(voiced(a.listen())) }) // ends when Close closes the connection
 	return w, nil
 }
 
@@ -130,7 +131,7 @@ func (w *World) Fail(err error) error {
 	if w.agent != nil { // first, so that the agent knows the cause before its consequences
 		f := contract.Frame{Type: contract.TypeFail, Rank: w.set.Rank, Message: message(err)}
 		if unsent = w.agent.send(f); unsent != nil {
-			unsent = fmt.Errorf("cannot report to the agent that rank %d failed: %w", w.set.Rank, unsent)
+			unsent = fmt.Errorf("gorun: cannot report to the agent that rank %d failed: %w", w.set.Rank, unsent)
 		}
 	}
 	w.mu.Lock()
@@ -178,7 +179,7 @@ func (w *World) Close() error {
 	w.links.comm, w.kv.store, w.kv.server = nil, nil, nil
 	w.mu.Unlock()
 	broken := links.broken() != nil || w.ctx.Err() != nil
-	err := links.close()
+	err := voiced(links.close())
 	w.leaveStore(broken || links.comm == nil && kv.store == nil, kv.server)
 	kv.store.close()
 	w.end(ErrClosed)

@@ -1,8 +1,6 @@
 package board
 
 import (
-	"fmt"
-	"strings"
 	"time"
 
 	"github.com/gorun/gorun/internal/term"
@@ -117,11 +115,8 @@ func describe(p *board.Position, v *board.Visit) string {
 		Root: v.Peer, Tag: v.Tag, Seq: v.Seq, Count: v.Count,
 	}
 	text := call.String()
-	switch v.Waits {
-	case board.WaitsForReceiver:
-		text = fmt.Sprintf("%s to rank %d", strings.Replace(text, "send/receive", "send", 1), v.Peer)
-	case board.WaitsForSender:
-		text = fmt.Sprintf("%s from rank %d", strings.Replace(text, "send/receive", "receive", 1), v.Peer)
+	if v.Waits == board.WaitsForReceiver || v.Waits == board.WaitsForSender {
+		text = collective.Message{Call: call, Send: v.Waits == board.WaitsForReceiver, Peer: int(v.Peer)}.String()
 	}
 	if v.Caller != "" {
 		text += " at " + term.Line(v.Caller)

@@ -86,8 +86,11 @@ func (c *Call) Signature() uint64 {
 }
 
 // String returns the call for a person, without the step.
-func (c Call) String() string {
-	s := fmt.Sprintf("%v #%d", c.Kind, c.Seq)
+func (c Call) String() string { return c.named(c.Kind.String()) }
+
+// named is String with another name of the operation.
+func (c Call) named(name string) string {
+	s := fmt.Sprintf("%s #%d", name, c.Seq)
 	switch c.Kind {
 	case KindAllReduce, KindReduceScatter, KindReduceScatterV:
 		s = fmt.Sprintf("%s (%v of %v x %d)", s, c.Op, c.Type, c.Count)

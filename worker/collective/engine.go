@@ -1,6 +1,9 @@
 package collective
 
-import "context"
+import (
+	"context"
+	"fmt"
+)
 
 // Engine carries out the calls of one communicator. A Group checks the arguments of a
 // call, numbers it and hands it to its engine. Messages is the engine over any Transport;
@@ -77,6 +80,19 @@ type Message struct {
 	State any
 }
 
+// String returns this end of the message for a person, without its peer if that is negative.
+func (m Message) String() string {
+	name, direction := "receive", "from"
+	if m.Send {
+		name, direction = "send", "to"
+	}
+	s := m.Call.named(name)
+	if m.Peer < 0 {
+		return s
+	}
+	return fmt.Sprintf("%s %s rank %d", s, direction, m.Peer)
+}
+
 // Positions is where this rank writes what it is doing, for other ranks and the agent to
 // read: the node's board. A Group calls Enter and Leave around every call. Both must be
 // cheap; they are called from several goroutines if the program does so.
@@ -94,11 +110,21 @@ type Positions interface {
 // Position is what is known of one rank's whereabouts.
 type Position struct {
 	Rank    int
-	Unknown bool   // the rank does not answer, or not in time
-	Call    Call   // the rank's last call; of kind 0 if there was none
-	Inside  bool   // the rank is still in Call
-	Arrived bool   // the rank has come to the call that was asked for, or is past it
+	Unknown bool // the rank does not answer, or not in time
+	Call    Call // the rank's last call; of kind 0 if there was none
+	Inside  bool // the rank is still in Call
+	Arrived bool // the rank has come to the call that was asked for, or is past it
+	Send    bool // Call is the sending end of a message, to Peer; else, if it is a message, the receiving one
+	Peer    int
 	Caller  string // file:line that made Call, "" if unknown
+}
+
+// text is the call for a person.
+func (p *Position) text() string {
+	if p.Call.Kind == KindSend {
+		return Message{Call: p.Call, Send: p.Send, Peer: p.Peer}.String()
+	}
+	return p.Call.String()
 }
 
 // Below is an engine as the part of another one that passes on what it does not do itself,

@@ -18,6 +18,9 @@ type MismatchError struct {
 
 func (e *MismatchError) Error() string {
 	theirs, mine := e.Theirs.String(), e.Mine.String()
+	if e.Mine.Kind == KindSend && e.Theirs.Kind == KindSend { // receivers compare
+		theirs, mine = e.Theirs.named("send"), e.Mine.named("receive")
+	}
 	if theirs == mine {
 		theirs = fmt.Sprintf("%s, step %d", theirs, e.Theirs.Step)
 		mine = fmt.Sprintf("%s, step %d", mine, e.Mine.Step)
@@ -45,6 +48,14 @@ func (e *PeerError) Error() string { return fmt.Sprintf("rank %d %v", e.Rank, e.
 
 func (e *PeerError) Unwrap() error { return e.Err }
 
+// GaveUp is why a rank gave up, in its own words. The ranks that pass it on keep its number.
+type GaveUp struct {
+	Rank   int // in the world
+	Reason string
+}
+
+func (e *GaveUp) Error() string { return "gave up: " + e.Reason }
+
 // HangError says that a call's context ended before the call did, and where the other
 // ranks were. It wraps the context's cause.
 type HangError struct {
@@ -69,9 +80,9 @@ func (e *HangError) Error() string {
 		case p.Call.Kind == 0:
 			b.WriteString(", it has made no call yet")
 		case p.Inside:
-			fmt.Fprintf(&b, ", it is in %v%s", p.Call, at(p.Caller))
+			fmt.Fprintf(&b, ", it is in %s%s", p.text(), at(p.Caller))
 		default:
-			fmt.Fprintf(&b, ", it has left %v%s", p.Call, at(p.Caller))
+			fmt.Fprintf(&b, ", it has left %s%s", p.text(), at(p.Caller))
 		}
 	}
 	return b.String()

@@ -204,7 +204,7 @@ func (g *Group) Recv(ctx context.Context, b Buffer, from int, tag int32) error {
 func (g *Group) SendRecv(ctx context.Context, out Buffer, to int, in Buffer, from int, tag int32) error {
 	if to == g.rank && from == g.rank { // a ring of one rank
 		if in.Type != out.Type || in.Count != out.Count {
-			return fmt.Errorf("cannot send %v x %d and receive %v x %d", out.Type, out.Count, in.Type, in.Count)
+			return fmt.Errorf("cannot send and receive: this rank sends %v x %d to itself and receives %v x %d", out.Type, out.Count, in.Type, in.Count)
 		}
 		copy(in.Data, out.Data)
 		return context.Cause(ctx)
@@ -216,11 +216,11 @@ func (g *Group) SendRecv(ctx context.Context, out Buffer, to int, in Buffer, fro
 	}
 	receive, err := g.post(in, from, tag, false)
 	if err != nil {
-		return err
+		return fmt.Errorf("cannot send and receive: %w", err)
 	}
 	send, err := g.post(out, to, tag, true)
 	if err != nil {
-		return err
+		return fmt.Errorf("cannot send and receive: %w", err)
 	}
 	err = g.end(ctx, receive)
 	if sendErr := g.end(ctx, send); err == nil { // if one fails, the engine breaks and ends the other
@@ -283,7 +283,7 @@ func (g *Group) end(ctx context.Context, m *Message) error {
 		err = g.e.Wait(context.Background(), m) // soon: it must not use the buffer any more
 	}
 	if err != nil {
-		return wrap(&m.Call, err)
+		return fmt.Errorf("%v failed: %w", m, err)
 	}
 	g.messages.mu.Lock()
 	m.Buf = Buffer{}

@@ -89,7 +89,8 @@ type directory struct {
 	first   atomic.Uint32 // arena 0 only: the local rank whose reason counts, plus 1
 	_       [44]byte
 
-	reasonSize uint64
+	reasonRank uint32 // whose reason it is, in the world, plus 1; 0: this rank's
+	reasonSize uint32
 	reason     [maxReason]byte // why this rank's call failed
 
 	entries [maxBlocks]entry

@@ -794,6 +794,11 @@ func (m *Messages) Close() error {
 	return err
 }
 
+// sent is the sending end of a message, for errors.
+func sent(c collective.Call) collective.Message {
+	return collective.Message{Call: c, Send: true, Peer: -1}
+}
+
 // unpaired returns an error that names messages that were sent and never received.
 func (m *Messages) unpaired() error {
 	var errs []error
@@ -807,7 +812,7 @@ func (m *Messages) unpaired() error {
 		}
 	}
 	for k, a := range m.early {
-		errs = append(errs, fmt.Errorf("rank %d has closed without receiving what rank %d sent: %v", me, m.rank(k.peer), a.header.call.call()))
+		errs = append(errs, fmt.Errorf("rank %d has closed without receiving what rank %d sent: %v", me, m.rank(k.peer), sent(a.header.call.call())))
 	}
 	for local := range m.peers {
 		p := &m.peers[local]
@@ -815,14 +820,14 @@ func (m *Messages) unpaired() error {
 		for k, o := range m.offered {
 			if k.peer == local {
 				own++
-				errs = append(errs, fmt.Errorf("rank %d has closed before rank %d received what it sent: %v", me, m.rank(local), o.call))
+				errs = append(errs, fmt.Errorf("rank %d has closed before rank %d received what it sent: %v", me, m.rank(local), sent(o.call)))
 			}
 		}
 		for _, o := range p.sends {
 			if !o.piece {
 				own++
 			}
-			errs = append(errs, fmt.Errorf("rank %d has closed before rank %d received what it sent: %v", me, m.rank(local), o.call))
+			errs = append(errs, fmt.Errorf("rank %d has closed before rank %d received what it sent: %v", me, m.rank(local), sent(o.call)))
 		}
 		lost := p.out.sent.Load() - min(p.out.sent.Load(), p.out.received.Load()+uint64(own))
 		if lost > 0 && m.inboxClosed(local) {

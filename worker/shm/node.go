@@ -247,6 +247,9 @@ func (n *Node) err() error {
 	return nil
 }
 
+// maxWorld bounds the ranks of a world that another rank may name.
+const maxWorld = 1 << 24
+
 // Break makes every call of every rank of the node return, with why on this rank and a
 // *collective.PeerError on the others. The first reason stays.
 func (n *Node) Break(why error) {
@@ -254,7 +257,11 @@ func (n *Node) Break(why error) {
 		return
 	}
 	shared, mine := n.directory(0), n.directory(n.local)
-	mine.reasonSize = uint64(copy(mine.reason[:], why.Error()))
+	text := why.Error()
+	if received, ok := errors.AsType[*collective.GaveUp](why); ok { // pass on the first rank's reason
+		mine.reasonRank, text = uint32(received.Rank)+1, received.Reason
+	}
+	mine.reasonSize = uint32(copy(mine.reason[:], text))
 	if shared.first.CompareAndSwap(0, uint32(n.local)+1) {
 		n.board.Stop(&shared.stop)
 	}
@@ -272,9 +279,12 @@ func (n *Node) stopped(rank func(local int) int) error {
 	}
 	d := n.directory(local)
 	text := string(d.reason[:min(d.reasonSize, maxReason)])
-	reason := errors.New("gave up: " + strings.ToValidUTF8(text, "?"))
-	if r := rank(local); r >= 0 {
-		return &collective.PeerError{Rank: r, Err: reason}
+	reason := &collective.GaveUp{Rank: rank(local), Reason: strings.ToValidUTF8(text, "?")}
+	if first := d.reasonRank; first > 0 && first <= maxWorld {
+		reason.Rank = int(first) - 1
+	}
+	if reason.Rank >= 0 {
+		return &collective.PeerError{Rank: reason.Rank, Err: reason}
 	}
 	return fmt.Errorf("local rank %d of this node %w", local, reason)
 }

@@ -430,10 +430,10 @@ func (b *box) unpaired() error {
 	defer b.mu.Unlock()
 	var errs []error
 	for k, a := range b.early {
-		errs = append(errs, fmt.Errorf("rank %d has closed without receiving what rank %d sent: %v", b.m.cfg.Rank, k.peer, a.header.call))
+		errs = append(errs, fmt.Errorf("rank %d has closed without receiving what rank %d sent: %v", b.m.cfg.Rank, k.peer, collective.Message{Call: a.header.call, Send: true, Peer: -1}))
 	}
 	for k, o := range b.waiting {
-		errs = append(errs, fmt.Errorf("rank %d has closed before rank %d received what it sent: %v", b.m.cfg.Rank, k.peer, o.call))
+		errs = append(errs, fmt.Errorf("rank %d has closed before rank %d received what it sent: %v", b.m.cfg.Rank, k.peer, collective.Message{Call: o.call, Send: true, Peer: -1}))
 	}
 	return errors.Join(errs...)
 }

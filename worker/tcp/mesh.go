@@ -106,8 +106,8 @@ func (m *Mesh) Context() context.Context { return m.life }
 // Break is described at collective.Transport.
 func (m *Mesh) Break(why error) {
 	rank, reason := m.cfg.Rank, why.Error()
-	if received, ok := errors.AsType[*peerReason](why); ok { // pass on the first rank's reason
-		rank, reason = received.rank, received.text
+	if received, ok := errors.AsType[*collective.GaveUp](why); ok { // pass on the first rank's reason
+		rank, reason = received.Rank, received.Reason
 	}
 	last := header{frame: frameBroken, call: collective.Call{Root: int32(rank)}}
 	lanes, first := m.stop(why, last, reason)
@@ -130,14 +130,6 @@ func (m *Mesh) Break(why error) {
 	}
 }
 
-// peerReason is the reason that another rank sent for breaking its mesh.
-type peerReason struct {
-	rank int
-	text string
-}
-
-func (e *peerReason) Error() string { return "gave up: " + e.text }
-
 // brokenError returns the error for a frameBroken from peer. The error names the rank
 // that gave up first, or peer if the frame's rank is not of this world.
 func (m *Mesh) brokenError(h header, peer int, reason []byte) error {
@@ -151,7 +143,7 @@ func (m *Mesh) brokenError(h header, peer int, reason []byte) error {
 		}
 		return ' '
 	}, string(reason))
-	return &collective.PeerError{Rank: rank, Err: &peerReason{rank, text}}
+	return &collective.PeerError{Rank: rank, Err: &collective.GaveUp{Rank: rank, Reason: text}}
 }
 
 // Close sends a bye to the other ranks, waits at most closeTime until they have what was

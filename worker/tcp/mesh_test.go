@@ -529,7 +529,7 @@ func TestCloseNamesUnpairedMessages(t *testing.T) {
 			defer ms[1].box.mu.Unlock()
 			return len(ms[1].box.early) == 1
 		})
-		if err := ms[1].Close(); err == nil || !strings.Contains(err.Error(), "rank 1 has closed without receiving what rank 0 sent: send/receive #1") {
+		if err := ms[1].Close(); err == nil || !strings.Contains(err.Error(), "rank 1 has closed without receiving what rank 0 sent: send #1") {
 			t.Errorf("%d bytes: Close of the receiver: %v", n, err)
 		}
 		if n > eagerMax {
