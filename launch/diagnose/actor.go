@@ -22,6 +22,10 @@ func (h *head) removeActor(line []byte) (rest []byte, more bool) {
 		key, value, _ := bytes.Cut(bytes.TrimRight(field, ","), []byte{'='})
 		n, after := digits(value)
 		switch {
+		case bytes.HasPrefix(key, []byte("Worker_TP")):
+			if n, after := digits(key[len("Worker_TP"):]); n >= 0 && len(after) == 0 {
+				h.rank = n
+			}
 		case string(key) == "ip":
 			h.host = plainText(value)
 		case n < 0 || len(after) > 0:

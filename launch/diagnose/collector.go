@@ -52,7 +52,7 @@ func (s *Scanner) sternPrefix(p []byte) int {
 	if s.pods[string(p[:n])] {
 		return n
 	}
-	begins := bytes.HasPrefix(rest, []byte("[rank")) || bytes.HasPrefix(rest, []byte("[default")) || bytes.HasPrefix(rest, traceStart)
+	begins := bytes.HasPrefix(rest, []byte("[rank")) || bytes.HasPrefix(rest, []byte("[default")) || bytes.HasPrefix(rest, traceStart) || bytes.HasPrefix(rest, []byte("Fatal Python error"))
 	if !begins || len(s.pods) >= maxPods {
 		return 0
 	}

@@ -28,7 +28,8 @@ type event struct {
 	origin
 	text string
 
-	later       int  // lines of its stream that followed
+	later       int  // lines of its stream that followed and show that it went on
+	other       int  // all lines that followed
 	ofOneWorker bool // the stream is one worker's
 	inTraceback bool // a traceback contains it
 	derived     bool // several lines show it together, or what is missing in them
@@ -57,7 +58,7 @@ func (e *event) survived() bool {
 // fillOrigin sets the rank, pid and host of e to those of a worker's end, if e has no
 // rank and both are of one host or one line.
 func (e *event) fillOrigin(end *event) {
-	if e.rank < 0 && e.local < 0 && e.pid <= 0 && e.log == end.log && (e.host == end.host || e.number == end.number || e.kind.isGeneral() && e.host == "" && end.number-e.number < lastLines) {
+	if e.row.Kind != Stop && e.rank < 0 && e.local < 0 && e.pid <= 0 && e.log == end.log && (e.host == end.host || e.number == end.number || e.host == "" && end.number >= e.number && end.number-e.number < lastLines) {
 		e.rank, e.local, e.pid, e.host = end.rank, end.local, end.pid, end.host
 		e.task = max(e.task, end.task)
 	}
@@ -118,6 +119,9 @@ func (s *Scanner) recordMatch(row *compiledRow, at []int, l *line) {
 		s.recordLoud(row, l)
 		return
 	}
+	if row.Key == rowUnknownWarning && s.matcher.wordings.has(cascadeWords, l.raw) {
+		row = s.matcher.byKey[rowCascade]
+	}
 	e := s.newEvent(row, l)
 	if len(l.raw) > maxText && at[0] > maxText/2 { // the start of a long line says little
 		e.text = "… " + plainText(l.raw[at[0]:])
@@ -165,12 +169,15 @@ func (s *Scanner) countLaterLines(l *line) {
 	if soon && (words.has(cascadeWords, l.raw) || words.has(summaryWords, l.raw)) {
 		return
 	}
+	progresses := words.has(progressWords, l.raw)
 	recovers := soon && words.has(goesOnWords, l.raw)
 	kept := s.followed[:0]
 	for _, e := range s.followed {
 		if e.stream == l.stream {
 			e.handled = e.handled || recovers && e.later < 3 && e.kind != Root
-			e.later++
+			if e.other++; progresses || e.other%4 == 0 {
+				e.later++
+			}
 		}
 		if !e.survived() && l.number-e.number < maxFollowed {
 			kept = append(kept, e)

@@ -67,6 +67,8 @@ func (h *hypothesis) showsCertainFailure() bool {
 		switch {
 		case e.kind == Root || e.kind.tier() == tierConsequence:
 			return true
+		case e.kind == Logged && e.row.Key == rowLogged: // programs log many errors
+			return false
 		case e.kind.isCatchable():
 			return e.later == 0
 		}
@@ -112,16 +114,18 @@ func (s *Scanner) hypotheses() []*hypothesis {
 		add(e.row.Key, e.row, e, 1)
 	}
 	list := byKey(all)
-	lostPeer := false
+	var lost *event // the first that shows a lost peer
 	for _, h := range list {
 		s.rate(h)
-		lostPeer = lostPeer || h.row.isLostPeer()
+		if h.row.isLostPeer() && (lost == nil || before(h.first, lost)) {
+			lost = h.first
+		}
 	}
 	for _, h := range list {
 		explains := func(o *hypothesis) bool {
 			return o != h && o.tier < tierVague && slices.Contains(o.row.Explains, h.row.ID())
 		}
-		if h.tier < tierVague && slices.ContainsFunc(list, explains) || (h.tier == tierVague || h.tier == tierSymptom && !h.row.Kind.isGeneral()) && lostPeer {
+		if h.tier < tierVague && slices.ContainsFunc(list, explains) || lost != nil && (h.tier == tierVague || h.row.Kind == Symptom && !before(h.first, lost)) {
 			h.tier = tierConsequence
 		}
 	}

@@ -32,10 +32,11 @@ type job struct {
 
 // endings holds how workers ended.
 type endings struct {
-	ends   []workerEnd
-	exited map[int]*event // ranks that ended normally
-	named  *event         // the process that mpirun named last
-	hydra  *event         // the process of which mpiexec tells the end in the next lines
+	ends      []workerEnd
+	taskHosts map[int]string // by task of Slurm
+	exited    map[int]*event // ranks that ended normally
+	named     *event         // the process that mpirun named last
+	hydra     *event         // the process of which mpiexec tells the end in the next lines
 }
 
 // watchdogs holds what torch's watchdogs say.
@@ -64,7 +65,7 @@ func newJob() job {
 	return job{
 		facts: map[Fact]bool{}, writers: writers{map[int]struct{}{}, map[int]struct{}{}, map[string]struct{}{}},
 		pids: map[process]membership{}, inits: map[initKey]lineRef{}, buses: map[busKey]int{},
-		nccl: ncclLines{versions: map[string]string{}, addresses: map[string]string{}}, watchdogs: watchdogs{timeouts: map[int]collectiveTimeout{}}, overcome: outcomes{}, endings: endings{exited: map[int]*event{}},
+		nccl: ncclLines{versions: map[string]string{}, addresses: map[string]string{}}, watchdogs: watchdogs{timeouts: map[int]collectiveTimeout{}}, overcome: outcomes{}, endings: endings{exited: map[int]*event{}, taskHosts: map[int]string{}},
 	}
 }
 
@@ -114,7 +115,7 @@ func (j *job) recordWriter(l *line) {
 func jobLines() []jobLine {
 	return []jobLine{
 		{[]string{"traceback (most recent call last)", ` file "`, "exception ignored ", "atexit._run_exitfuncs"}, func(*Scanner, *line) {}},
-		{[]string{"successfully finished", " passed in ", "  passed  ", " passed, ", "done training", "train finished", "training ", ".fit` stopped", "values : 0 ok", "total run time: ", "w&b file"}, (*Scanner).readSuccess},
+		{[]string{"successfully finished", " passed in ", "  passed  ", " passed, ", "done training", "train finished", "training ", "succeeded", "successful", "exited with code 0", "exit code 0", "exit code: 0", "exit status 0", "exit_code\":", "exitcode\":", ".fit` stopped", "values : 0 ok", "total run time: ", "w&b file"}, (*Scanner).readSuccess},
 		{[]string{"exits with return code = "}, (*Scanner).readDeepSpeed},
 		{[]string{"status failed ", "the trainer process with rank="}, (*Scanner).readPaddle},
 		{[]string{" running at ", "   exit code: ", "   killed by signal: "}, (*Scanner).readHydra},

@@ -14,11 +14,11 @@ const (
 	Unreachable
 	Clue
 	CatchableClue
-	Warning
 	Symptom
 	Fatal
 	SystemError
 	Logged
+	Warning
 	Stop
 	Absence
 	Ending
@@ -36,6 +36,7 @@ const (
 	tierClue
 	tierSymptom
 	tierLogged
+	tierWarning
 	tierAbsence
 	tierEnding
 	tierVague
@@ -61,11 +62,11 @@ var kinds = [...]kindInfo{
 	Unreachable:   {"cause if first", tierCause, false, "explains the failure if no other cause came first, because the peer that cannot be reached may have ended"},
 	Clue:          {"clue", tierClue, false, "an explicit line that explains the failure if no cause does"},
 	CatchableClue: {"clue unless caught", tierClue, true, "a clue, unless the program printed more than a few lines afterwards"},
-	Warning:       {"warning", tierClue, false, "comes from jobs that work as well; counts only beside other evidence of a failure"},
-	Symptom:       {"symptom", tierSymptom, true, "an explicit error that does not say its cause; a consequence beside a lost peer"},
+	Symptom:       {"symptom", tierSymptom, true, "an explicit error that does not say its cause; a consequence after a lost peer"},
 	Fatal:         {"fatal", tierSymptom, true, "an error in words that no row knows, after which its writer ended"},
 	SystemError:   {"system error", tierSymptom, true, "what the system says of a file, a program or a server, in any program's line; shows a failure if it is the last that its writer printed"},
 	Logged:        {"logged", tierLogged, true, "an error in words that no row knows; shows a failure if it is the last that its writer printed"},
+	Warning:       {"warning", tierWarning, false, "comes from jobs that work as well; counts only beside other evidence of a failure"},
 	Stop:          {"stop", tierAbsence, false, "something outside ended the job; a cause if it came before all causes, since a worker that is stopped may print any error"},
 	Absence:       {"absence", tierAbsence, false, "something did not come in time; any explicit line is stronger"},
 	Ending:        {"end", tierEnding, false, "a worker ended, and the line does not say why"},

@@ -42,6 +42,9 @@ func (s *Scanner) locate(e *event) {
 	if e.host == "" && e.rank >= 0 {
 		e.host = s.job.hosts[e.rank]
 	}
+	if e.host == "" && e.task >= 0 {
+		e.host = s.job.taskHosts[e.task]
+	}
 }
 
 // endOf returns the event of the only end that a launcher reports for the

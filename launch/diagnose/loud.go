@@ -22,6 +22,8 @@ const (
 	// quietWords are of lines that are no errors: at a lower level, a number that is
 	// called an error, a line of a launcher that another reader understands.
 	quietWords
+	// progressWords show that the job went on.
+	progressWords
 	// rankWords and hostWords name the rank and the host that a line is about.
 	rankWords
 	hostWords
@@ -38,17 +40,18 @@ func wordings() [][]string {
 		},
 		summaryWords: {
 			`\b(?:sub)?process(?:es)? .{0,40}(?:exited|died|failed|terminated|non-?zero)`,
-			`\b(?:workers?|job|trial|task|run|training|step|pod|container|command|engine\w*|program|script|launcher|rank) (?:\S+ ){0,2}(?:failed|exited|died|aborted|terminated|returned)(?:\W*$|\W+(?:with|see|due|on|after)\b)`,
-			`\bsee (?:the )?(?:root cause|above|other|stack|logs?)|exit(?:ed)? (?:status|code)|return code|^exiting|core dumped|^Aborted`,
+			`\b(?:workers?|job|trial|task|run|training|step|pod|container|command|engine\w*|program|script|launcher|rank) (?:\S+ ){0,2}(?:failed|exited|died|aborted|terminated|returned)(?:\W*$|\W+(?:with|see|due|on|after|to (?:start|initiali[sz]e|launch|run))\b)`,
+			`\bsee (?:the )?(?:root cause|above|other|stack|traceback|logs?|output)|(?:exception|error) in a background process|check the (?:earlier|previous) (?:errors?|logs?)|exit(?:ed)? (?:status|code)|return code|see stack trace|^exiting|core dumped|^Aborted`,
 		},
 		goesOnWords: {`\b(?:retry|retrying|retries|reconnect\w*|ignor(?:ed|ing)|non-?fatal|harmless|skipp(?:ed|ing)|fall(?:ing)? ?back|continu(?:e|es|ing)|optional|attempt \d+|tolerated|recover(?:ed|ing))\b`},
 		quietWords: {
 			` NCCL (?:INFO|WARN|TRACE) `, `torch[./]distributed[./](?:elastic|run|launch)|ChildFailedError|\[launch\.py:|sigkill_handler`, `^(?:srun|slurmstepd|salloc|sbatch)(?:: error)?: (?:\S+: tasks? |\*\*\*|Terminating|Force )`,
 			`\b(?:WARN|WARNING|INFO|DEBUG|NOTICE)\b`, `\berrors?[ :=]+[-+]?[\d.]+(?:e-?\d+)?%?(?:[ ,;)]|$)`,
-			`unable to register cu\w+ factory|oneDNN custom operations`,
+			`unable to register cu\w+ factory|oneDNN custom operations|Error in atexit\._run|Exception ignored in`,
 		},
-		rankWords: {`\brank[ =:#]{0,2}(\d{1,6})\b`},
-		hostWords: {`\b(?:on|from|at) (?:host|node) ([\w.-]*\w)`},
+		progressWords: {`\b(?:steps?|epochs?|iter(?:ation)?s?|loss|batch(?:es)?|samples|tokens|eval\w*|sav(?:ed|ing)|checkpoint\w*|INFO|DEBUG)\b`, `\bit/s\b`, `\bs/it\b`, ` HTTP/\d`},
+		rankWords:     {`\brank[ =:#]{0,2}(\d{1,6})\b`},
+		hostWords:     {`\b(?:on|from|at) (?:host|node) ([\w.-]*\w)`},
 	}
 }
 
@@ -131,6 +134,10 @@ func (s *Scanner) recordLoud(row *compiledRow, l *line) {
 	}
 	e.kind = e.row.Kind
 	s.record(e, e.text[:min(len(e.text), 80)])
+	if last := s.lastLoud; e.kind == Fatal && last != nil && last.stream == e.stream && e.number-last.number <= 3 && last.kind.isGeneral() {
+		last.kind = Fatal // the line before the fatal one has the reason
+	}
+	s.lastLoud = e
 	if strings.HasSuffix(e.text, ":") {
 		s.unfinished = e
 	}

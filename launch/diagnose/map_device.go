@@ -50,6 +50,10 @@ func deviceRows() []Row {
 			Cause: "the driver's device files or modules are not in order (CUDA 999)", Fix: "run nvidia-modprobe -u; in a container use --gpus all", Seen: "CUDA 999", Source: "section 4",
 		},
 		{
+			Key: "v09", Checks: ids("D10"), Kind: Harmless, Pattern: `failed call to cuInit`,
+			Cause: "TensorFlow or JAX found no GPU and uses the CPU", Fix: "nothing to do, unless the program needs a GPU", Seen: "TensorFlow", Source: "cuda_driver.cc",
+		},
+		{
 			Key: "x01", Checks: ids("D10"), Kind: Primary, Pattern: `no CUDA-capable device is detected|No CUDA GPUs are available|Found no NVIDIA driver on your system`,
 			Cause: "the worker sees no GPU", Fix: "in a container use --gpus all; check CUDA_VISIBLE_DEVICES and the scheduler's GPU option", Seen: "CUDA 100", Source: "section 4.2",
 		},
@@ -112,6 +116,10 @@ func deviceRows() []Row {
 		{
 			Key: "93b", Checks: ids("G01"), Kind: Consequence, Pattern: `NVRM: Xid \(PCI:\S+\): (?:43|45)\b`,
 			Cause: "the driver cleaned up after a process that had failed before", Fix: "look for the earlier error", Seen: "kernel", Source: "the same",
+		},
+		{
+			Key: "v05", Checks: ids("V03", "V01"), Kind: Primary, Pattern: `no kernel image is available for execution|cudaErrorNoKernelImageForDevice|CUDA_ERROR_NO_BINARY_FOR_GPU|hipErrorNoBinaryForGpu|not compatible with the current PyTorch installation`,
+			Cause: "the program or a library was not built for this GPU", Fix: "install a build for its compute capability (torch.cuda.get_arch_list() lists those of torch), or build extensions with TORCH_CUDA_ARCH_LIST or PYTORCH_ROCM_ARCH", Seen: "CUDA 209, HIP", Source: "driver_types.h",
 		},
 		{
 			Key: "x06", Checks: ids("X-CUDAERR"), Kind: Clue, Pattern: `CUDA error: |Cuda failure|HIP failure|HIP error: |CUDA runtime error \(|unhandled cuda error|cuBLAS error|CUBLAS_STATUS_[A-RT-Z]\w+|CUDNN_STATUS_[A-RT-Z]\w+|CUDA_ERROR_\w+|cudaError[A-Z]\w+|hipError[A-Z]\w+|(?:CUSOLVER|CUSPARSE|CURAND)_STATUS_\w+|CUFFT_\w+_(?:ERROR|FAILED)|NVRTC_ERROR\w*|miopenStatus[A-RT-Z]\w+|rocblas_status_[a-rt-z]\w+|HSA_STATUS_ERROR\w*|CUDA (?:error|failure) ?(?:code)?[ =:(]*\d+`,

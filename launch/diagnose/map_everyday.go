@@ -31,10 +31,6 @@ func everydayRows() []Row {
 			Cause: "docker could not start the container", Fix: "do what that line says: the image's name, a port that is in use, a folder that does not exist, or the NVIDIA container toolkit (docker run --rm --gpus all IMAGE nvidia-smi tests it)", Seen: "docker", Source: "moby",
 		},
 		{
-			Key: "v05", Checks: ids("V03", "V01"), Kind: Primary, Pattern: `no kernel image is available for execution|cudaErrorNoKernelImageForDevice|CUDA_ERROR_NO_BINARY_FOR_GPU|hipErrorNoBinaryForGpu|not compatible with the current PyTorch installation`,
-			Cause: "the program or a library was not built for this GPU", Fix: "install a build for its compute capability (torch.cuda.get_arch_list() lists those of torch), or build extensions with TORCH_CUDA_ARCH_LIST or PYTORCH_ROCM_ARCH", Seen: "CUDA 209, HIP", Source: "driver_types.h",
-		},
-		{
 			Key: "v06", Checks: ids("G01"), Kind: Root, Pattern: `mce: \[Hardware Error\]|EDAC MC\d+: .*\bUE\b|SXid \(PCI:\S+\): \d+, Fatal|Kernel panic - not syncing|Uncorrectable .*(?:PCIe|AER)|PCIe Bus Error: severity=Uncorrect`,
 			Cause: "the hardware of a node failed", Fix: "take the node out of the job (drain it) and read its kernel log (dmesg -T) and its console", Seen: "kernel", Source: "mce, EDAC, nvidia-nvswitch",
 		},
@@ -111,7 +107,7 @@ func everydayRows() []Row {
 			Cause: "a network link of a node went down", Fix: "check the cable, the port's counters and the switch; take the node out of the job", Seen: "kernel", Source: "mlx5_core",
 		},
 		{
-			Key: rowActorDied, Checks: ids("X-ACTOR-DIED"), Kind: Vague, Pattern: `The actor (?:is dead because|died) .*(?:worker process has died|unexpectedly)|A worker died or was killed while executing a task(?:.*Worker IP address: (?P<host>[\d.]+))?(?:.*Worker PID: (?P<pid>\d+))?`,
+			Key: rowActorDied, Checks: ids("X-ACTOR-DIED"), Kind: Ending, Pattern: `The actor (?:is dead because|died) .*(?:worker process has died|unexpectedly)|A worker died or was killed while executing a task(?:.*Worker IP address: (?P<host>[\d.]+))?(?:.*Worker PID: (?P<pid>\d+))?`,
 			Cause: "a worker of Ray ended, and no line shows why", Fix: "read the worker's own files on its node (/tmp/ray/session_latest/logs), and dmesg there for the OOM killer", Seen: "Ray", Source: "ray core worker",
 		},
 		{

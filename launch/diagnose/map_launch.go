@@ -18,6 +18,10 @@ func launchRows() []Row {
 			Cause: "the container's program is not in its image", Fix: "name a program that the image has: docker run --rm -it --entrypoint sh IMAGE shows them", Seen: "docker, containerd", Source: "runc",
 		},
 		{
+			Key: "v10", Checks: ids("X-START"), Kind: Clue, Explains: ids("X-SEGV"), Pattern: `(?:could not|couldn't|failed to) start (?:the )?container|container (?:creation|start) failed`,
+			Cause: "a container could not be started on a node", Fix: "the lines beside it say why: an image, a folder to mount or a program that this node lacks", Seen: "pyxis, Apptainer, Podman", Source: "their sources",
+		},
+		{
 			Key: "y03", Checks: ids("X-START"), Kind: CatchableClue, Pattern: `(?:bash|sh|zsh|line \d+): (?:line \d+: )?\S+: (?:command not found|Permission denied|cannot execute)|(?:orted|prted): command not found`,
 			Cause: "the shell could not start a program", Fix: start + "; load its module or environment in the job's script (shells without login read no profile)", Seen: "bash", Source: "bash",
 		},

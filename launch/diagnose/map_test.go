@@ -145,3 +145,15 @@ func TestHealthyLinesMatchNoRow(t *testing.T) {
 		}
 	}
 }
+
+// TestWordingsHaveWords shows that the finder finds the words of each expression by
+// which lines are weighed.
+func TestWordingsHaveWords(t *testing.T) {
+	for w, patterns := range wordings() {
+		for _, pattern := range patterns {
+			if shortest(literals(pattern)) < gram {
+				t.Errorf("wording %d: only %q must be in a line: %s", w, literals(pattern), pattern)
+			}
+		}
+	}
+}

@@ -29,6 +29,7 @@ const (
 	rowUnknownWarning    = "z01"  // an NCCL WARN that no other row knows
 	rowFatal             = "z10"  // a line at the level fatal
 	rowLogged            = "z11"  // a line at the level error
+	rowNotFound          = "x67"  // an exit code by which a shell says that it found no program
 	rowCoreDumped        = "z08"  // a core dump without another word
 	rowCascade           = "z02"  // such a line that speaks of another failure
 	rowSummary           = "z03"  // such a line that sums up
@@ -95,7 +96,7 @@ func workerRows() []Row {
 			Cause: "the job had to make room for another one, or was put back into the queue (Slurm)", Fix: "the program is in order: continue from the last checkpoint (sbatch --requeue), or ask for a partition or QOS that is not preempted", Seen: "Slurm", Source: "slurmstepd",
 		},
 		{
-			Key: "x56", Checks: ids("X-NODE-LOST"), Kind: Stop, Pattern: `CANCELLED AT \S+ DUE TO NODE FAILURE|srun: error: Node failure on (?P<host>[^\s,]+)`,
+			Key: "x56", Checks: ids("X-NODE-LOST"), Kind: Stop, Pattern: `CANCELLED AT \S+ DUE TO NODE (?:(?P<host2>\S+) )?FAILURE|srun: error: Node failure on (?P<host>[^\s,]+)`,
 			Cause: "a node failed or no longer answered (Slurm)", Fix: "`scontrol show node` and `sacct -j` show the node and the reason; --exclude= the node until it is repaired", Seen: "Slurm", Source: "srun, slurmstepd",
 		},
 		{
@@ -145,6 +146,10 @@ func workerRows() []Row {
 		{
 			Key: rowHostID, Checks: ids("H01", "D01"), Kind: Primary, Explains: ids("D01"), Pattern: noLine,
 			Cause: "NCCL takes two hosts for one, and their GPUs for the same", Fix: "give each node or container its own hostname, and do not set NCCL_HOSTID to one value for all", Seen: "2.5.6+", Source: "nccl#879",
+		},
+		{
+			Key: rowNotFound, Checks: ids("X-START"), Kind: Clue, Pattern: noLine,
+			Cause: "the shell did not find the program, or may not run it (exit code 127 or 126)", Fix: "put the same program and interpreter at the same path on every node (ls -l PATH there), or name the path in full", Seen: "shells", Source: "sh(1)",
 		},
 		{
 			Key: rowInterrupted, Checks: ids("X-STOPPED"), Kind: Vague, Pattern: noLine,

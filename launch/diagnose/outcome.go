@@ -13,6 +13,9 @@ type outcomes map[int]int64
 var successLine = lazyRegexp(`(?i)worker group successfully finished|\b\d+ passed\b.* in [\d.]+ ?s|\[  PASSED  \]|\bdone training\b|\btrain(?:ing)? (?:was |is |has )?(?:finished|complete[d]?\b)|` +
 	"Trainer\\.fit` stopped:" + `|Out of bounds values : 0 OK|Total run time: |Synced \d+ W&B file`)
 
+// jobSuccessLine matches what programs that start jobs print when a job ended well.
+var jobSuccessLine = lazyRegexp(`(?i)\b(?:job|run|task|trial|workflow|experiment)\b.{0,60}\b(?:succeeded|successful|completed successfully|finished successfully|exited with code 0)\b|^(?:all )?(?:done|finished|completed) successfully|"exit_?code":\s*0\b|\bexit(?:ed with)? (?:code|status)[ :=]+0\b`)
+
 // failedTests matches a summary of tests of which some failed.
 var failedTests = lazyRegexp(`(?i)\b[1-9]\d* (?:failed|errors?)\b`)
 
@@ -21,7 +24,8 @@ var restartLine = lazyRegexp(`(?i)will restart worker group|gorun\S*: restart \d
 
 // readSuccess reads a line that says that the job, or its part, ended well.
 func (s *Scanner) readSuccess(l *line) {
-	if successLine().Match(l.raw) && !failedTests().Match(l.raw) {
+	ofJob := l.rank < 0 && l.local < 0 && l.task < 0
+	if (successLine().Match(l.raw) || ofJob && jobSuccessLine().Match(l.raw)) && !failedTests().Match(l.raw) {
 		s.overcome(l)
 	}
 }

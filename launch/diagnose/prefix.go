@@ -49,6 +49,9 @@ func (h *head) removePrefix(line []byte) (rest []byte, more bool) {
 	case '0' <= c && c <= '9':
 		if t, rest := readTime(line); t.isKnown() {
 			h.setTime(t)
+			if journal := journalHost().FindSubmatch(rest); journal != nil {
+				return h.removeSyslogHost(journal[1]), true
+			}
 			return removeCRI(skipSpace(bytes.TrimPrefix(rest, []byte(":")))), true
 		}
 		n, after := digits(line)
@@ -89,6 +92,9 @@ func (h *head) removeSyslogHost(line []byte) []byte {
 	h.addLabel(line[:len(host)])
 	return line[len(host)+1:]
 }
+
+// journalHost matches the host and the tag that journald writes after a time of ISO 8601.
+var journalHost = lazyRegexp(`^ (([\w.-]+) (?:kernel:|[\w.@/-]+\[\d+\]:) .*)`)
 
 // removeName removes `trainer-1  | ` of docker compose, `node1: ` of pdsh, and the host
 // of `node1 kernel: `.

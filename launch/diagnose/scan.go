@@ -52,6 +52,7 @@ type current struct {
 	lastLine      string // the last such line, if the log is the end of a worker's output
 	unfinished    *event // an error whose text goes on in the next line
 	rayTask       *event // the task of Ray that a line named last
+	lastLoud      *event // the last line that only a general row knew
 	formatChecked bool   // the scanner knows whether it is text
 	before        []byte // the part of the log in memory that the scanner has read
 }

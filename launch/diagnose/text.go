@@ -28,7 +28,7 @@ func WriteText(w io.Writer, findings []Finding) error {
 		f := causes[0]
 		title := "Root cause"
 		if f.Doubtful {
-			b.WriteString("No line shows that the job failed: more output followed this error, so the program may have handled it.\n")
+			b.WriteString("No line shows that the job failed; the program may have handled this error.\n")
 			title = "If it failed"
 		}
 		fmt.Fprintf(&b, "%s: %s [%s]\n", title, f.Meaning, f.ID)

@@ -120,6 +120,9 @@ func (s *Scanner) recordException(t *tracebackReader, e exception, end int64) {
 		return
 	}
 	key, kind := e.meaning()
+	if text := []byte(e.text()); key == rowException && (strings.HasPrefix(e.class, "ray.exceptions.") || s.matcher.wordings.has(summaryWords, text)) {
+		key, kind = rowSummary, Vague
+	}
 	if key == "" {
 		s.job.failed = true
 		return
@@ -138,15 +141,14 @@ func (s *Scanner) recordException(t *tracebackReader, e exception, end int64) {
 	}
 	ev.later = e.laterLines()
 	ev.text = plainText([]byte(e.text())) + at
+	for _, line := range e.message[min(1, len(e.message)):] {
+		ev.handled = ev.handled || s.matcher.wordings.has(goesOnWords, []byte(line))
+	}
 	t.previous = s.record(ev, e.text()[:min(len(e.text()), 200)])
 }
 
-var (
-	// rayLoss matches Ray's exceptions about another process that ended.
-	rayLoss = lazyRegexp(`^ray\.exceptions\.(?:Ray)?(?:Actor|Worker|Node|Owner|Object|Reference)\w*Error$`)
-	// elsewhere matches exceptions that refer to another one, which says more.
-	elsewhere = lazyRegexp(`(?i)see (?:the )?(?:root cause|stack trace|traceback|errors?|logs?|output) (?:above|below|for)|(?:exception|error) in a background process|see (?:above|earlier) (?:for|errors?|logs?)|check the (?:earlier|previous) (?:errors?|logs?)`)
-)
+// rayLoss matches Ray's exceptions about another process that ended.
+var rayLoss = lazyRegexp(`^ray\.exceptions\.(?:Ray)?(?:Actor|Worker|Node|Owner|Object|Reference)\w*Error$`)
 
 // meaning returns the row and the class of an exception. The row is "" if a launcher
 // raised e because a worker failed.
@@ -168,8 +170,6 @@ func (e *exception) meaning() (key string, kind Kind) {
 		return rowNoFile, Catchable
 	case rayLoss().MatchString(e.class):
 		return rowActorDied, Vague
-	case elsewhere().MatchString(e.text()):
-		return rowException, Vague
 	case name == "CalledProcessError", name == "ProcessExitedException", e.distributed():
 		return rowException, CatchableClue
 	}

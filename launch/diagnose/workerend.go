@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"iter"
 	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -24,7 +25,7 @@ type workerEnd struct {
 var (
 	elasticLine = lazyRegexp(`failed \(exitcode: (-?\d+)\) local_rank: (\d+) \(pid: (\d+)\)(?: of binary: (\S+))?`)
 	gorunLine   = lazyRegexp(`gorun(?:\[\S+\])?: (?:job failed: )?rank (\d+) on (\S+)(?: \(\S+\))?, pid (\d+) (?:exited with code (\d+)|was killed by (SIG\w+))`)
-	srunLine    = lazyRegexp(`srun: error: (\S+): tasks? (\d+)[-,\d]*: (.*)`)
+	srunLine    = lazyRegexp(`srun: error: (\S+): tasks? ([-,\d]+): (.*)`)
 	exitedLine  = lazyRegexp(`^Exited with exit code (\d+)`)
 	reportField = lazyRegexp(`^ *(time|host|node|rank|exitcode|traceback|stderr) *: (.*)$`)
 	reportRank  = lazyRegexp(`^(\d+) \(local_rank: (\d+)\)`)
@@ -104,14 +105,44 @@ func (s *Scanner) readSrun(l *line) {
 		return
 	}
 	l.host = plainText(m[1])
-	l.task, _ = strconv.Atoi(string(m[2]))
+	for _, task := range tasksOf(string(m[2])) {
+		if len(s.job.taskHosts) < maxEntries {
+			s.job.taskHosts[task] = l.host
+		}
+	}
+	l.task = number(firstNumber(), m[2])
 	e := s.newEvent(s.matcher.byKey[rowNoReason], l)
+	if l.task < 0 {
+		return
+	}
 	switch {
 	case bytes.HasPrefix(m[3], []byte("Killed")):
 		s.addEnd(workerEnd{event: e, code: -9})
 	case exitedLine().Match(m[3]):
 		s.addEnd(workerEnd{event: e, code: number(exitedLine(), m[3]), lastWords: s.lastWords(e)})
 	}
+}
+
+var firstNumber = lazyRegexp(`^(\d+)`)
+
+// maxTasks bounds the tasks of one range.
+const maxTasks = 1 << 12
+
+// tasksOf returns the tasks of a list such as 0-3,7.
+func tasksOf(list string) []int {
+	var all []int
+	for part := range strings.SplitSeq(list, ",") {
+		low, high, isRange := strings.Cut(part, "-")
+		from, err := strconv.Atoi(low)
+		to := from
+		if isRange && err == nil {
+			to, err = strconv.Atoi(high)
+		}
+		for n := from; err == nil && n <= to && n-from < maxTasks; n++ {
+			all = append(all, n)
+		}
+	}
+	return all
 }
 
 // addEnd records a worker's end. Two reports of one process are one end.
@@ -179,8 +210,11 @@ func (s *Scanner) endEvents() []*event {
 			key = rowNoStderr
 		case end.lastLine != "" && end.code > 0:
 			key, e.text = rowLastLine, end.lastLine
-		case end.lastWords != "" && end.code > 0:
+		case end.lastWords != "" && (end.code > 0 || end.code == -int(unix.SIGABRT)):
 			key, e.text = rowLastWords, end.lastWords
+		}
+		if end.code == 127 || end.code == 126 { // as shells say it
+			key = rowNotFound
 		}
 		if end.code > 128 && end.code < 160 { // a shell reports a signal as 128 plus its number
 			end.code = 128 - end.code
