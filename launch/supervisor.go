@@ -9,6 +9,7 @@ import (
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -30,6 +31,7 @@ import (
 	"github.com/gorun/gorun/launch/report"
 	"github.com/gorun/gorun/launch/socket"
 	"github.com/gorun/gorun/launch/spec/surroundings"
+	"github.com/gorun/gorun/launch/stacks"
 	"github.com/gorun/gorun/launch/standby"
 	"github.com/gorun/gorun/launch/timer"
 	"github.com/gorun/gorun/launch/workers"
@@ -233,6 +235,7 @@ func (s *supervisor) stop(c rendezvous.Stop) {
 			s.console.Say("when the round failed, %s", text)
 		}
 	}
+	abort := ranksToAbort(&c.Cause)
 	s.wg.Go(func() {
 		if c.Cause.Kind == rendezvous.KindHang && !c.Kill {
 			s.dumpCollectives(c.Cause.Ranks)
@@ -241,10 +244,11 @@ func (s *supervisor) stop(c rendezvous.Stop) {
 		if c.Kill {
 			r.workers.SkipDeviceWait()
 		}
-		over, ok := r.workers.Stop(o)
+		over, ok := r.workers.Stop(o, abort...)
 		if !ok { // the first stop posts Over
 			return
 		}
+		s.sayAborted(r, abort)
 		for _, w := range r.workers.Workers() {
 			if w.Stopped && w.Exit != nil && w.Exit.Signal == unix.SIGKILL {
 				s.console.Announce("%s", report.TorchKill(w.PID, cmp.Or(c.Signal, unix.SIGTERM)))
@@ -275,6 +279,29 @@ func (s *supervisor) dumpCollectives(ranks []int) {
 		_ = server.Set(recorder.DumpKey, recorder.DumpValue(rank)) // a full store: there are no dumps
 	}
 	s.recorders.WaitForDumps(ctx)
+}
+
+// ranksToAbort returns the ranks that held up a round and whose place is not known because
+// their stacks could not be read.
+func ranksToAbort(c *rendezvous.Cause) []int {
+	if c.Kind != rendezvous.KindHang || c.Where != "" {
+		return nil
+	}
+	return c.Ranks
+}
+
+// sayAborted says where the ranks were that printed their stacks when they were aborted.
+func (s *supervisor) sayAborted(r *round, ranks []int) {
+	for _, w := range r.workers.Workers() {
+		if !slices.Contains(ranks, w.Rank) {
+			continue
+		}
+		at := stacks.Stack{Frames: stacks.ParseFaulthandler(strings.Join(w.Output.Tail(), "\n"))}
+		at.Clean()
+		if where := at.Where(); where != "" {
+			s.console.Announce("rank %d was in %s when it was aborted", w.Rank, where)
+		}
+	}
 }
 
 // killTime returns when workers that are being stopped get SIGKILL, with the limit.

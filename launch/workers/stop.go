@@ -2,12 +2,15 @@ package workers
 
 import (
 	"context"
+	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/gorun/gorun/launch/diagnose"
 	"github.com/gorun/gorun/launch/process"
 	"github.com/gorun/gorun/rendezvous"
+	"golang.org/x/sys/unix"
 )
 
 // maxWitnesses bounds the witnesses of one node. All ranks that a failure concerns
@@ -17,8 +20,8 @@ const maxWitnesses = 2
 // Stop ends the workers. It returns when all their processes have ended, and
 // reports how and why they ended. The caller adds the next round's store. A second
 // Stop shortens the grace period of the first and returns ok = false; the first one
-// returns the report.
-func (r *Round) Stop(o process.StopOptions) (over rendezvous.Over, ok bool) {
+// returns the report. Python workers of the ranks to abort first print their stacks.
+func (r *Round) Stop(o process.StopOptions, abort ...int) (over rendezvous.Over, ok bool) {
 	over.Round = r.opts.Plan.World.Round
 	r.waitForSiblings(o)
 	first, err := r.beginStop()
@@ -31,6 +34,9 @@ func (r *Round) Stop(o process.StopOptions) (over rendezvous.Over, ok bool) {
 		return over, false
 	}
 	last := r.lastOutput() // a worker that is being stopped prints nothing that explains a failure
+	if o.Grace > 0 {
+		r.abort(abort)
+	}
 	err = r.end(o)
 	r.waitForDevices()
 	for _, w := range r.Workers() {
@@ -47,6 +53,42 @@ func (r *Round) Stop(o process.StopOptions) (over rendezvous.Over, ok bool) {
 	defer r.mu.Unlock()
 	_ = r.applyEvent(eventOver)
 	return over, true
+}
+
+// abortTime is how long aborted workers have to print their stacks.
+const abortTime = 300 * time.Millisecond
+
+// abort sends SIGABRT to the Python workers of ranks, which makes them print where they are
+// (PYTHONFAULTHANDLER), and waits for their ends. They leave no core file: that of a
+// trainer may be larger than the disk.
+func (r *Round) abort(ranks []int) {
+	if r.opts.Plan.Program.Interpreter == "" {
+		return
+	}
+	timer := time.NewTimer(abortTime)
+	defer timer.Stop()
+	var aborted []*worker
+	for _, w := range r.started() {
+		select {
+		case <-w.proc.Done():
+			continue // its pid may be another process's
+		default:
+		}
+		if slices.Contains(ranks, w.rank) {
+			// One byte is too few for a file, and means to the kernel that no program gets
+			// the core, either.
+			_ = unix.Prlimit(w.proc.Pid(), unix.RLIMIT_CORE, &unix.Rlimit{Cur: 1, Max: 1}, nil)
+			_ = w.proc.Signal(syscall.SIGABRT) // r.end notices a process that lives on
+			aborted = append(aborted, w)
+		}
+	}
+	for _, w := range aborted {
+		select {
+		case <-w.proc.Done():
+		case <-timer.C:
+			return
+		}
+	}
 }
 
 // SkipDeviceWait ends the wait of a Stop for the workers' devices.
