@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/gorun/gorun/internal/porttest"
@@ -94,6 +95,41 @@ func TestPortRange(t *testing.T) {
 	}
 	j.touch("go")
 	j.wantExit(longWait, 0, agents...)
+}
+
+// TestWorkersListenInThePortRange checks that --port-range confines the ports that Go workers
+// open for each other, at their node's address.
+func TestWorkersListenInThePortRange(t *testing.T) {
+	t.Parallel()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	lo := porttest.Row(t, "", 20)
+	j := newJob(t, "--nproc-per-node", "2", "--port-range", fmt.Sprintf("%d-%d", lo, lo+19), "--shutdown-timeout", "5")
+	agents := j.nodes(2, self, playFlag, playLoops)
+	waitForRanks(t, j.dir, 4)
+	workers := 0
+	for _, p := range j.processes() {
+		if !strings.HasSuffix(p.cmdline, playFlag+" "+playLoops) || !strings.HasPrefix(p.cmdline, self) {
+			continue
+		}
+		workers++
+		open := portsOf(t, p.pid)
+		if len(open.tcp) != 1 || len(open.udp) > 0 {
+			t.Errorf("%v listens at %v", p, open)
+		}
+		for _, at := range open.tcp {
+			if int(at.Port()) < lo || int(at.Port()) >= lo+20 || at.Addr().String() != agents[0].name && at.Addr().String() != agents[1].name {
+				t.Errorf("%v listens at %v, outside %d-%d of its node", p, at, lo, lo+19)
+			}
+		}
+	}
+	if workers != 4 {
+		t.Errorf("%d workers", workers)
+	}
+	agents[0].signal(syscall.SIGTERM)
+	j.wantExit(longWait, 143, agents...)
 }
 
 // TestPortRangeFull checks that a range without room is an error that says so.

@@ -17,6 +17,8 @@ func runAsWorker(args []string) int {
 	switch args[0] {
 	case playKilled, playFails:
 		return collective(args[0])
+	case playLoops, playStops:
+		return loops(args[0])
 	case playWorld:
 		return recordWorld()
 	case playStore:

@@ -101,7 +101,8 @@ func (m *Mesh) identify(conn io.ReadWriter) (laneID, error) {
 // lane of messages. If the mesh has ended, it sends only the mesh's last frame on conn
 // and closes it.
 func (m *Mesh) adopt(p *slot, conn *net.TCPConn) {
-	// A node that is gone without a word is noticed after 10 s of silence.
+	// A node that is gone without a word is noticed after 10 s of silence; watchSilence does
+	// so where data is under way.
 	conn.SetKeepAliveConfig(net.KeepAliveConfig{Enable: true, Idle: 5 * time.Second, Interval: time.Second, Count: 5})
 	l := m.newLane(p.id, conn)
 	m.mu.Lock()

@@ -72,6 +72,7 @@ func Open(ctx context.Context, cfg Config) (*Mesh, error) {
 	m.open, m.endOfOpen = context.WithCancelCause(context.Background())
 	m.life, m.end = context.WithCancelCause(m.open)
 	m.wg.Go(m.accept)
+	m.wg.Go(m.watchSilence)
 	if err := cfg.Directory.Publish(ctx, cfg.Rank, ln.Addr().String()); err != nil {
 		m.Close()
 		return nil, fmt.Errorf("cannot announce rank %d to the others: %w", cfg.Rank, err)
