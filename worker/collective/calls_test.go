@@ -1,6 +1,7 @@
 package collective_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"slices"
@@ -44,6 +45,54 @@ func TestBothSendFirst(t *testing.T) {
 		}
 		return sent.Wait(ctx)
 	}))
+}
+
+// TestAllSendFirst lets ranks wait in sends of long messages in a ring before they receive.
+func TestAllSendFirst(t *testing.T) {
+	for _, ranks := range []int{2, 3, 5} {
+		noErrors(t, each(t, groups(t, ranks), func(r int, g *collective.Group) error {
+			next, last := (r+1)%ranks, (r+ranks-1)%ranks
+			for i := range 2 {
+				out, in := filled(collective.Uint8, 3<<20, r, i), make([]byte, 3<<20)
+				if err := g.Send(t.Context(), out, next, 1); err != nil {
+					return err
+				}
+				if err := g.Recv(t.Context(), collective.Of(in), last, 1); err != nil {
+					return err
+				}
+				if !bytes.Equal(in, filled(collective.Uint8, len(in), last, i).Data) {
+					return errWrong
+				}
+			}
+			return g.Close()
+		}))
+	}
+}
+
+// TestNoMessageIsLostInSilence sends a message that nobody receives. Whichever rank closes
+// first, and however soon, one of the two says so.
+func TestNoMessageIsLostInSilence(t *testing.T) {
+	for _, size := range []int{1, 1 << 20} {
+		for _, first := range []int{0, 1, 2} { // 2: both at once
+			for range 5 {
+				closed := make(chan struct{})
+				errs := each(t, groups(t, 2), func(r int, g *collective.Group) error {
+					if r == 0 {
+						g.Isend(collective.Of(make([]byte, size)), 1, 0)
+					}
+					if r == first {
+						defer close(closed)
+					} else if first < 2 {
+						<-closed
+					}
+					return g.Close()
+				})
+				if errs[0] == nil && errs[1] == nil {
+					t.Errorf("%d bytes, rank %d closes first: no error", size, first)
+				}
+			}
+		}
+	}
 }
 
 // TestAsynchronousCollectivesKeepTheirOrder starts many collectives of different kinds and

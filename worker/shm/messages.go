@@ -54,7 +54,13 @@ type Messages struct {
 	copies  []*op            // receives that copy from the sender's buffer
 	moving  int              // messages that go piece by piece
 	stuck   stuck
-	err     error // why every call fails
+	end     ending
+}
+
+// ending is how messages end all at once.
+type ending struct {
+	err    error // why every call fails
+	failed int   // sends that ended so, and nobody has seen that yet
 }
 
 // peerRings is this rank's traffic with another local rank.
@@ -161,8 +167,8 @@ func (m *Messages) Post(msg *collective.Message, local int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	*o = op{call: msg.Call, send: msg.Send, peer: local, buf: msg.Buf.Data, done: o.done}
-	if m.err != nil {
-		o.done <- m.err
+	if m.end.err != nil {
+		m.endFailed(o)
 		return
 	}
 	var err error
@@ -194,9 +200,20 @@ func (m *Messages) callRun() {
 // its cause and the message is still under way.
 func (m *Messages) Wait(ctx context.Context, msg *collective.Message) error {
 	o := msg.State.(*op)
+	err, ended := m.wait(ctx, o)
+	if ended && err != nil && o.send {
+		m.mu.Lock()
+		m.end.failed--
+		m.mu.Unlock()
+	}
+	return err
+}
+
+// wait is Wait; it reports whether o has ended.
+func (m *Messages) wait(ctx context.Context, o *op) (err error, ended bool) {
 	select {
 	case err := <-o.done:
-		return err
+		return err, true
 	default:
 	}
 	if o.send && len(o.buf) > m.eagerMax() {
@@ -205,18 +222,18 @@ func (m *Messages) Wait(ctx context.Context, msg *collective.Message) error {
 	}
 	select {
 	case err := <-o.done:
-		return err
+		return err, true
 	case m.turn <- struct{}{}:
-		err := m.poll(ctx, o)
+		err, ended := m.poll(ctx, o)
 		<-m.turn
-		return err
+		return err, ended
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return context.Cause(ctx), false
 	}
 }
 
 // poll moves messages until o has ended. This goroutine has the turn.
-func (m *Messages) poll(ctx context.Context, o *op) error {
+func (m *Messages) poll(ctx context.Context, o *op) (err error, ended bool) {
 	inbox := m.node.inbox(m.node.local)
 	inbox.polling.Store(1)
 	defer m.stopPolling()
@@ -225,7 +242,7 @@ func (m *Messages) poll(ctx context.Context, o *op) error {
 		idle, _ := m.move()
 		select {
 		case err := <-o.done:
-			return err
+			return err, true
 		default:
 		}
 		err := m.waiter.Err()
@@ -236,7 +253,7 @@ func (m *Messages) poll(ctx context.Context, o *op) error {
 		case errors.Is(err, board.ErrAborted), errors.Is(err, board.ErrStopped):
 			m.Fail(err)
 		case err != nil:
-			return err
+			return err, false
 		}
 	}
 }
@@ -304,10 +321,10 @@ func (m *Messages) move() (idle, moving bool) {
 	defer m.mu.Unlock()
 	inbox := m.node.inbox(m.node.local)
 	for i := range (len(m.peers) + 63) / 64 {
-		if m.err != nil || inbox.from[i].Load() == 0 {
+		if m.end.err != nil || inbox.from[i].Load() == 0 {
 			continue
 		}
-		for set := inbox.from[i].Swap(0); set != 0 && m.err == nil; set &= set - 1 {
+		for set := inbox.from[i].Swap(0); set != 0 && m.end.err == nil; set &= set - 1 {
 			if local := 64*i + bits.TrailingZeros64(set); local < len(m.peers) && local != m.node.local {
 				m.fail(m.blame(local, m.exchange(local)))
 			}
@@ -680,7 +697,7 @@ func (m *Messages) countStuck(n int) {
 func (m *Messages) unblock() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.err != nil || m.stuck.count == 0 {
+	if m.end.err != nil || m.stuck.count == 0 {
 		return
 	}
 	for k, a := range m.early {
@@ -740,29 +757,37 @@ func (m *Messages) Fail(err error) {
 
 // fail is Fail; it does nothing if err is nil or is not the first.
 func (m *Messages) fail(err error) {
-	if err == nil || m.err != nil {
+	if err == nil || m.end.err != nil {
 		return
 	}
-	m.err = err
+	m.end.err = err
 	for _, ops := range []map[key]*op{m.posted, m.offered} {
 		for k, o := range ops {
 			delete(ops, k)
-			o.done <- err
+			m.endFailed(o)
 		}
 	}
 	for i := range m.peers {
 		for _, o := range m.peers[i].sends {
-			o.done <- err
+			m.endFailed(o)
 		}
 		m.peers[i].sends = nil
 	}
 	for _, o := range m.copies {
-		o.done <- err
+		m.endFailed(o)
 	}
 	m.copies, m.moving = nil, 0
 	if !errors.Is(err, board.ErrAborted) && !errors.Is(err, errMessagesClosed) {
 		m.node.Break(err)
 	}
+}
+
+// endFailed ends o as all messages end.
+func (m *Messages) endFailed(o *op) {
+	if o.send {
+		m.end.failed++
+	}
+	o.done <- m.end.err
 }
 
 var errMessagesClosed = errors.New("the communicator is closed")
@@ -781,7 +806,10 @@ func (m *Messages) Close() error {
 	inbox := m.node.inbox(m.node.local)
 	inbox.state.Store(inboxClosed) // then it reads what was written before another rank saw that
 	inbox.calls.Advance()
-	if m.err != nil {
+	if m.end.err != nil && m.end.failed > 0 {
+		return fmt.Errorf("rank %d has closed without waiting for %d sends that failed: %w", m.rank(m.node.local), m.end.failed, m.end.err)
+	}
+	if m.end.err != nil {
 		return nil
 	}
 	err := m.unpaired()

@@ -7,6 +7,8 @@ import (
 	"io"
 	"slices"
 	"sync"
+	"sync/atomic"
+	"time"
 
 	"github.com/gorun/gorun/worker/collective"
 )
@@ -21,6 +23,11 @@ const (
 	eagerCost = 64
 	// ackFrom is how many bytes a receiver has taken before it says so.
 	ackFrom = eagerRoom / 4
+	// unblockTime is how long a rank waits in a long send before it takes a long message that
+	// it does not want yet; see unblock.
+	unblockTime = 100 * time.Millisecond
+	// pieceSize is how much memory such a message gets at a time, as its bytes come.
+	pieceSize = 1 << 20
 )
 
 // box matches the messages of Post with their receivers. The messages between two ranks
@@ -34,6 +41,15 @@ type box struct {
 	early   map[key]*arrival // messages that came before their receiver
 	credit  map[int]*credit  // by peer
 	spare   []*arrival       // whose message has its receiver; at most maxSpare
+	stuck   stuck
+
+	failed atomic.Int64 // sends that have failed, and nobody has seen that yet
+}
+
+// stuck are the goroutines that wait in a send of a long message.
+type stuck struct {
+	count int
+	timer *time.Timer
 }
 
 // key names a message; peer is the rank at the other end, in the world.
@@ -47,17 +63,30 @@ type key struct {
 // maxSpare is how many arrivals are kept for later messages, with at most eagerMax bytes.
 const maxSpare = 16
 
-// arrival is a message that came before its receiver: an eager one, or a frameReady,
-// which has no data.
+// arrival is a message that came before its receiver.
 type arrival struct {
 	header header
 	data   []byte
+	state  arrivalState
 }
 
-// credit counts eager bytes of one peer.
+// arrivalState says how much of a message has come.
+type arrivalState uint8
+
+const (
+	arrivalWhole   arrivalState = iota
+	arrivalOffered              // a frameReady; there are no data
+	arrivalCleared              // the data come, because unblock has asked for them
+)
+
+// credit counts the traffic with one peer.
 type credit struct {
-	unacked int // sent, and not known to be taken
-	taken   int // received and taken since the last ack
+	unacked  int    // eager bytes sent, and not known to be taken
+	taken    int    // eager bytes received and taken since the last ack
+	sent     uint64 // messages
+	received uint64 // messages that have their receiver
+	closed   bool   // the peer has closed
+	theirs   uint64 // what the peer had received then
 }
 
 // op is the engine's part of a collective.Message.
@@ -66,14 +95,28 @@ type op struct {
 	peer int // in the world
 	buf  []byte
 	done chan error
+	// failed counts sends whose error nobody has seen; nil: the op is a receive.
+	failed *atomic.Int64
 }
 
 // end gives the op's result to Wait. An op ends once, since whoever ends it has taken it
 // from box or from a lane's queue.
 func (o *op) end(err error) {
-	if o != nil {
-		o.done <- err
+	if o == nil {
+		return
 	}
+	if err != nil && o.failed != nil {
+		o.failed.Add(1)
+	}
+	o.done <- err
+}
+
+// result returns what a Wait has got from done.
+func (o *op) result(err error) error {
+	if err != nil && o.failed != nil {
+		o.failed.Add(-1)
+	}
+	return err
 }
 
 func (o *op) key() key { return key{o.call.Comm, o.peer, o.call.Tag, o.call.Seq} }
@@ -94,23 +137,34 @@ func (b *box) post(msg *collective.Message, peer int) {
 	o.call, o.peer, o.buf = msg.Call, peer, msg.Buf.Data
 	// msg and o may have ended, and be used again, once they are posted.
 	k, send := o.key(), msg.Send
+	o.failed = nil
+	if send {
+		o.failed = &b.failed
+		b.mu.Lock()
+		b.creditOf(peer).sent++
+		b.mu.Unlock()
+	}
 	l, err := b.m.ready(laneID{rank: peer})
 	switch {
 	case err != nil:
 		o.end(err)
 	case l == nil: // it takes long to connect
-		if !send && !b.add(b.posted, o) {
+		ops := b.posted
+		if send {
+			ops = b.waiting
+		}
+		if !b.add(ops, o) {
 			return
 		}
 		b.m.wg.Go(func() {
 			l, err := b.m.lane(b.m.life, laneID{rank: peer})
 			switch {
-			case err != nil && send:
-				o.end(b.m.failure(err))
 			case err != nil:
-				b.m.failure(err) // ends all that is posted
+				b.m.failure(err) // ends all that waits
 			case send:
-				b.send(l, o)
+				if o := b.take(b.waiting, k); o != nil {
+					b.send(l, o)
+				}
 			default:
 				b.receive(l, k)
 			}
@@ -171,12 +225,13 @@ func (b *box) receive(l *lane, k key) {
 	defer b.checkPeer(l)
 	b.mu.Lock()
 	a, o := b.early[k], b.posted[k]
-	if a == nil || o == nil {
+	if a == nil || o == nil || a.state == arrivalCleared {
 		b.mu.Unlock()
 		return
 	}
 	delete(b.early, k)
-	if h := a.header; h.frame == frameReady {
+	b.creditOf(k.peer).received++
+	if h := a.header; a.state == arrivalOffered {
 		b.release(a)
 		b.mu.Unlock() // o stays posted until its data comes
 		l.send(header{frame: frameClear, call: h.call}, nil, nil)
@@ -189,7 +244,9 @@ func (b *box) receive(l *lane, k key) {
 		err = b.m.failure(err)
 	} else {
 		copy(o.buf, a.data)
-		b.taken(l, len(a.data))
+		if a.header.frame == frameEager {
+			b.taken(l, len(a.data))
+		}
 	}
 	b.mu.Lock()
 	b.release(a)
@@ -210,7 +267,7 @@ func (b *box) newArrival() *arrival {
 
 // release keeps a, whose message has its receiver; b.mu is held.
 func (b *box) release(a *arrival) {
-	if len(b.spare) < maxSpare {
+	if len(b.spare) < maxSpare && cap(a.data) <= eagerMax {
 		b.spare = append(b.spare, a)
 	}
 }
@@ -277,7 +334,7 @@ func (l *lane) handle(h header) error {
 	case frameData:
 		o := b.take(b.posted, keyOf(h, l.id.rank))
 		if o == nil {
-			return errUnexpected(l)
+			return b.fill(l, h)
 		}
 		err := l.fill(h, &o.call, o.buf)
 		if err != nil {
@@ -296,6 +353,10 @@ func (l *lane) handle(h header) error {
 	case frameHere:
 		l.m.where.answered(l.id.rank, h)
 	case frameBye:
+		b.mu.Lock()
+		c := b.creditOf(l.id.rank)
+		c.closed, c.theirs = true, h.call.Count
+		b.mu.Unlock()
 		l.err = &collective.PeerError{Rank: l.id.rank, Err: errors.New("has closed its communicator"), Closed: true}
 		for _, other := range l.m.lanesOf(l.id.rank) {
 			other.finish(l.err)
@@ -325,6 +386,9 @@ func (b *box) arrived(l *lane, h header) error {
 	k := keyOf(h, l.id.rank)
 	b.mu.Lock()
 	o := b.posted[k]
+	if o != nil {
+		b.creditOf(k.peer).received++
+	}
 	if o != nil && (h.frame == frameEager || h.call != o.call) {
 		delete(b.posted, k)
 	} else if o == nil {
@@ -334,7 +398,7 @@ func (b *box) arrived(l *lane, h header) error {
 		}
 		if h.frame == frameReady {
 			a := b.newArrival()
-			a.header, a.data = h, a.data[:0]
+			a.header, a.data, a.state = h, a.data[:0], arrivalOffered
 			b.early[k] = a
 			b.mu.Unlock()
 			return nil
@@ -359,7 +423,7 @@ func (b *box) arrived(l *lane, h header) error {
 	b.mu.Lock()
 	a := b.newArrival()
 	b.mu.Unlock()
-	a.header, a.data = h, slices.Grow(a.data[:0], int(h.length))[:h.length]
+	a.header, a.data, a.state = h, slices.Grow(a.data[:0], int(h.length))[:h.length], arrivalWhole
 	if _, err := io.ReadFull(l.r, a.data); err != nil {
 		return l.lost(err)
 	}
@@ -368,6 +432,76 @@ func (b *box) arrived(l *lane, h header) error {
 	b.mu.Unlock()
 	b.receive(l, k) // its receiver may have come meanwhile
 	return nil
+}
+
+// fill reads the data of a message that unblock has asked for.
+func (b *box) fill(l *lane, h header) error {
+	k := keyOf(h, l.id.rank)
+	b.mu.Lock()
+	a := b.early[k]
+	b.mu.Unlock()
+	if a == nil || a.state != arrivalCleared || h.call != a.header.call || h.length != a.header.length {
+		return errUnexpected(l)
+	}
+	for uint64(len(a.data)) < h.length { // only this goroutine uses the data of a cleared arrival
+		had := len(a.data)
+		n := int(min(h.length-uint64(had), pieceSize))
+		a.data = slices.Grow(a.data, n)[:had+n]
+		if _, err := io.ReadFull(l.r, a.data[had:]); err != nil {
+			return l.lost(err)
+		}
+	}
+	b.mu.Lock()
+	a.state = arrivalWhole
+	b.mu.Unlock()
+	b.receive(l, k)
+	return nil
+}
+
+// countStuck counts the goroutines that wait in a send of a long message.
+func (b *box) countStuck(n int) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.stuck.count += n
+	switch {
+	case b.stuck.count == 0:
+		b.stuck.timer.Stop()
+	case b.stuck.count != n:
+	case b.stuck.timer == nil:
+		b.stuck.timer = time.AfterFunc(unblockTime, b.unblock)
+	default:
+		b.stuck.timer.Reset(unblockTime)
+	}
+}
+
+// unblock takes one long message that this rank does not want yet, of a higher rank, if
+// this rank has waited for a while in a send of its own. Ranks that all send first would
+// wait for each other for ever.
+func (b *box) unblock() {
+	peer, call, ok := b.clearOne()
+	if !ok {
+		return
+	}
+	if l, err := b.m.ready(laneID{rank: peer}); err == nil && l != nil { // the lane that brought the offer
+		l.send(header{frame: frameClear, call: call}, nil, nil)
+	}
+}
+
+// clearOne chooses the message for unblock, which is called again later.
+func (b *box) clearOne() (peer int, call collective.Call, ok bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.stuck.count == 0 || b.m.life.Err() != nil {
+		return 0, call, false
+	}
+	b.stuck.timer.Reset(unblockTime)
+	for k, a := range b.early {
+		if a.state == arrivalOffered && k.peer > b.m.cfg.Rank {
+			a.state = arrivalCleared
+			return k.peer, a.header.call, true
+		}
+	}
+	return 0, call, false
 }
 
 // take removes and returns the op with this key.
@@ -432,8 +566,22 @@ func (b *box) unpaired() error {
 	for k, a := range b.early {
 		errs = append(errs, fmt.Errorf("rank %d has closed without receiving what rank %d sent: %v", b.m.cfg.Rank, k.peer, collective.Message{Call: a.header.call, Send: true, Peer: -1}))
 	}
+	own := map[int]uint64{}
 	for k, o := range b.waiting {
+		own[k.peer]++
 		errs = append(errs, fmt.Errorf("rank %d has closed before rank %d received what it sent: %v", b.m.cfg.Rank, k.peer, collective.Message{Call: o.call, Send: true, Peer: -1}))
 	}
+	for peer, c := range b.credit {
+		if c.closed && c.sent > c.theirs+own[peer] {
+			errs = append(errs, fmt.Errorf("rank %d has closed without receiving %d of the messages that rank %d sent it", peer, c.sent-c.theirs-own[peer], b.m.cfg.Rank))
+		}
+	}
 	return errors.Join(errs...)
+}
+
+// receivedFrom returns how many messages of a peer have had their receiver.
+func (b *box) receivedFrom(peer int) uint64 {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.creditOf(peer).received
 }

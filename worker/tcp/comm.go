@@ -133,7 +133,16 @@ func (c *Comm) Wait(ctx context.Context, m *collective.Message) error {
 	o := m.State.(*op)
 	select {
 	case err := <-o.done:
-		return c.failure(o.peer, err)
+		return c.failure(o.peer, o.result(err))
+	default:
+	}
+	if m.Send && len(o.buf) > eagerMax {
+		c.m.box.countStuck(1)
+		defer c.m.box.countStuck(-1)
+	}
+	select {
+	case err := <-o.done:
+		return c.failure(o.peer, o.result(err))
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}

@@ -203,6 +203,7 @@ func (l *lane) drained() error {
 // follow, because of why. What has not left by deadline is lost.
 func (l *lane) sendLast(deadline time.Time, why error) {
 	l.conn.SetWriteDeadline(deadline)
+	received := l.m.box.receivedFrom(l.id.rank)
 	l.out.mu.Lock()
 	defer l.out.mu.Unlock()
 	if l.out.last != nil || l.out.err != nil {
@@ -210,7 +211,11 @@ func (l *lane) sendLast(deadline time.Time, why error) {
 	}
 	l.out.last = why
 	if !l.id.collective {
-		l.enqueue(outgoing{header: l.m.last, payload: l.m.why})
+		last := l.m.last
+		if last.frame == frameBye {
+			last.call.Count = received
+		}
+		l.enqueue(outgoing{header: last, payload: l.m.why})
 	}
 }
 

@@ -163,9 +163,13 @@ func (m *Mesh) Close() error {
 		wg.Wait()
 	}
 	err := m.box.unpaired()
+	failed := m.box.failed.Load()
 	m.box.fail(func(*op) bool { return true }, ErrClosed)
 	m.endOfOpen(ErrClosed)
 	m.wg.Wait()
+	if !first && failed > 0 {
+		return fmt.Errorf("rank %d has closed without waiting for %d sends that failed: %w", m.cfg.Rank, failed, m.Err())
+	}
 	if !first {
 		return nil
 	}

@@ -115,7 +115,7 @@ const (
 	frameWhere      frame = 7   // where are you, seen from this call?
 	frameHere       frame = 8   // the answer: call is the last one; Step is 1 inside of it
 	frameBroken     frame = 254 // payload: why the rank Root gave up
-	frameBye        frame = 255 // the sender closed on purpose
+	frameBye        frame = 255 // the sender closed on purpose; it has received Count messages of Post
 )
 
 // header precedes a payload of length bytes.

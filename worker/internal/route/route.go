@@ -3,6 +3,7 @@ package route
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 
@@ -28,6 +29,7 @@ type Config struct {
 type Routes struct {
 	cfg   Config
 	known []atomic.Int32 // by rank of the world
+	late  atomic.Int64   // sends that wait until their receiver can be found
 	wg    sync.WaitGroup // of choices, and of Messages.Run
 }
 
@@ -152,9 +154,16 @@ func (t *Transport) Post(m *collective.Message) {
 	}
 	chosen := make(chan struct{})
 	p.chosen = chosen
+	late := int64(0)
+	if m.Send {
+		late = 1
+	}
+	t.routes.late.Add(late)
 	t.routes.wg.Go(func() {
 		defer close(chosen)
-		t.post(m, p, t.routes.await(peer))
+		way := t.routes.await(peer)
+		t.routes.late.Add(-late)
+		t.post(m, p, way)
 	})
 }
 
@@ -205,8 +214,11 @@ func (t *Transport) Close() error {
 		return t.Comm.Close()
 	}
 	var unpaired error
+	if n := t.routes.late.Load(); n > 0 {
+		unpaired = fmt.Errorf("this rank has closed before the receivers of %d of its messages could be found", n)
+	}
 	if m := t.routes.cfg.Messages; m != nil {
-		unpaired = m.Close()
+		unpaired = errors.Join(unpaired, m.Close())
 	}
 	err := t.Comm.Close()
 	t.routes.wg.Wait()
