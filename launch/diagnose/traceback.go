@@ -36,6 +36,9 @@ func (s *Scanner) readTraceback(l *line) {
 		if !bytes.Contains(l.raw, traceStart) && !bytes.HasPrefix(bytes.TrimLeft(l.raw, " "), frameStart) && !isIgnored(string(l.raw[:min(len(l.raw), 40)])) || len(s.tracebacks) >= maxTracked {
 			return
 		}
+		if at := bytes.Index(l.raw, traceStart); at > 0 && isQuoted(l.raw, at) {
+			return
+		}
 		t = &tracebackReader{firstLine: l.number, spawned: -1, rank: -1}
 		s.tracebacks[l.stream] = t
 	}
