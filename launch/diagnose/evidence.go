@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"slices"
 	"strconv"
+	"strings"
 )
 
 const (
@@ -14,6 +15,9 @@ const (
 	// survivedAfter is the number of later lines that shows that the job survived an
 	// error. It is more than the other workers print after one has failed.
 	survivedAfter = 2000
+	// hintLines is how many lines that show no progress count as one that does. Hints
+	// and help texts follow an error.
+	hintLines = 10
 )
 
 // event is one piece of evidence: a line or a traceback that has a meaning.
@@ -53,6 +57,17 @@ func (e *event) mayBeHandled() bool {
 // survived reports whether the worker survived e.
 func (e *event) survived() bool {
 	return e.handled || e.later > survivedAfter || e.kind.isCatchable() && e.later > lastLines && (e.ofOneWorker || e.kind.isGeneral())
+}
+
+// likeness returns what equal errors have in common: the row and the text without its
+// numbers.
+func (e *event) likeness() string {
+	return e.row.Key + ":" + strings.Map(func(r rune) rune {
+		if '0' <= r && r <= '9' {
+			return -1
+		}
+		return r
+	}, e.text[:min(len(e.text), 80)])
 }
 
 // fillOrigin sets the rank, pid and host of e to those of a worker's end, if e has no
@@ -175,8 +190,11 @@ func (s *Scanner) countLaterLines(l *line) {
 	for _, e := range s.followed {
 		if e.stream == l.stream {
 			e.handled = e.handled || recovers && e.later < 3 && e.kind != Root
-			if e.other++; progresses || e.other%4 == 0 {
+			if e.other++; progresses || e.other%hintLines == 0 {
 				e.later++
+			}
+			if e.later == lastLines+1 && len(s.overcame) < maxGroups {
+				s.overcame[e.likeness()] = true
 			}
 		}
 		if !e.survived() && l.number-e.number < maxFollowed {

@@ -96,7 +96,7 @@ func (s *Scanner) hypotheses() []*hypothesis {
 	for _, key := range slices.Sorted(maps.Keys(s.groups)) {
 		g := s.groups[key]
 		for i, e := range g.events {
-			e.handled = e.handled || s.wasOvercome(e)
+			e.handled = e.handled || s.wasOvercome(e) || e.kind.isCatchable() && s.overcame[e.likeness()]
 			count := int64(1)
 			if i == 0 {
 				count += g.count - int64(len(g.events))

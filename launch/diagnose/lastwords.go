@@ -2,11 +2,14 @@ package diagnose
 
 import (
 	"bytes"
+	"maps"
+	"slices"
 	"strconv"
+	"strings"
 )
 
 // maxLastWords is how many lines before a worker's end lastWords reads.
-const maxLastWords = 40
+const maxLastWords = 80
 
 // noWords matches lines that say nothing about why a program ended: of launchers, of
 // the frames of a stack, of progress bars and empty boxes.
@@ -30,7 +33,7 @@ func (s *Scanner) lastWords(end *event) string {
 		h, rest := readHead(text[at:][:min(len(text)-at, maxMatched)])
 		text = text[:at]
 		other := func(a, b int) bool { return a >= 0 && b >= 0 && a != b }
-		if other(h.rank, end.rank) || other(h.local, end.local) || other(h.task, end.task) || len(bytes.TrimSpace(rest)) == 0 || noWords().Match(rest) {
+		if other(h.rank, end.rank) || other(h.local, end.local) || other(h.task, end.task) || len(bytes.TrimSpace(rest)) == 0 || noWords().Match(rest) || s.matcher.wordings.has(progressWords, rest) {
 			continue
 		}
 		return plainText(rest)
@@ -74,7 +77,7 @@ func (s *Scanner) readMpirun(l *line) {
 	e.pid, _ = strconv.Atoi(string(m[2])) // newer releases print 0
 	e.host = plainText(m[3])
 	signal, _ := strconv.Atoi(string(m[4]))
-	s.addEnd(workerEnd{event: e, code: -signal, isRoot: true})
+	s.addEnd(workerEnd{event: e, code: -signal, isRoot: true, lastWords: s.lastWords(e)})
 }
 
 // readComposer reads the line in which Composer's launcher tells a worker's end.
@@ -222,6 +225,18 @@ func (s *Scanner) exitEvent(all []*hypothesis) *event {
 	return first
 }
 
+// addressesOf returns the addresses of one family that a host announced. Each host
+// announces one.
+func (n *ncclLines) addressesOf(host string) []string {
+	var all []string
+	for _, address := range slices.Sorted(maps.Keys(n.addresses)) {
+		if n.addresses[address] == host && strings.Contains(address, ".") {
+			all = append(all, address)
+		}
+	}
+	return all
+}
+
 // hostIDEvent returns an event if two ranks on different hosts say that they share a
 // GPU: NCCL takes the hosts for one.
 func (s *Scanner) hostIDEvent(all []*hypothesis) *event {
@@ -232,7 +247,11 @@ func (s *Scanner) hostIDEvent(all []*hypothesis) *event {
 				continue
 			}
 			hosts[e.named[0]] = e.host // the rank that prints the line comes first in it
-			if other := hosts[e.named[1]]; other != "" && other != e.host {
+			other := hosts[e.named[1]]
+			if addresses := s.job.nccl.addressesOf(e.host); len(addresses) > 1 { // two hosts of one name
+				other = strings.Join(addresses, ", ")
+			}
+			if other != "" && other != e.host {
 				both := *e
 				both.row = s.matcher.byKey[rowHostID]
 				both.kind, both.host, both.derived = both.row.Kind, "", true

@@ -45,9 +45,9 @@ func wordings() [][]string {
 		},
 		goesOnWords: {`\b(?:retry|retrying|retries|reconnect\w*|ignor(?:ed|ing)|non-?fatal|harmless|skipp(?:ed|ing)|fall(?:ing)? ?back|continu(?:e|es|ing)|optional|attempt \d+|tolerated|recover(?:ed|ing))\b`},
 		quietWords: {
-			` NCCL (?:INFO|WARN|TRACE) `, `torch[./]distributed[./](?:elastic|run|launch)|ChildFailedError|\[launch\.py:|sigkill_handler`, `^(?:srun|slurmstepd|salloc|sbatch)(?:: error)?: (?:\S+: tasks? |\*\*\*|Terminating|Force )`,
+			` NCCL (?:INFO|WARN|TRACE) `, `torch/distributed/\S+\.py:\d+\]|torch\.distributed\.elastic\.\S+: |torch\.distributed\.(?:run|launch)|ChildFailedError|\[launch\.py:|sigkill_handler`, `^(?:srun|slurmstepd|salloc|sbatch)(?:: error)?: (?:\S+: tasks? |\*\*\*|Terminating|Force )`,
 			`\b(?:WARN|WARNING|INFO|DEBUG|NOTICE)\b`, `\berrors?[ :=]+[-+]?[\d.]+(?:e-?\d+)?%?(?:[ ,;)]|$)`,
-			`unable to register cu\w+ factory|oneDNN custom operations|Error in atexit\._run|Exception ignored in`,
+			`^\S+ FAILED$`, `unable to register cu\w+ factory|oneDNN custom operations|Error in atexit\._run|Exception ignored in`,
 		},
 		progressWords: {`\b(?:steps?|epochs?|iter(?:ation)?s?|loss|batch(?:es)?|samples|tokens|eval\w*|sav(?:ed|ing)|checkpoint\w*|INFO|DEBUG)\b`, `\bit/s\b`, `\bs/it\b`, ` HTTP/\d`},
 		rankWords:     {`\brank[ =:#]{0,2}(\d{1,6})\b`},

@@ -19,7 +19,7 @@ func everydayRows() []Row {
 			Cause: "not all tasks came to the barrier in time", Fix: "the tasks that are listed did not come: read their logs, and check that they reach the coordinator's address", Seen: "JAX", Source: "coordination_service.cc",
 		},
 		{
-			Key: "v03", Checks: ids("X-MPI"), Kind: Clue, Pattern: `\*\*\* MPI_ERR_\w+: |Fatal error in (?:internal_|P)?MPI_?\w+: |on node \d+ \(rank (?P<rank>\d+) in comm \d+\): `,
+			Key: "v03", Checks: ids("X-MPI"), Kind: Clue, Pattern: `\*\*\* MPI_ERR_\w+: |Fatal error in (?:internal_|P)?MPI_?\w+: |\(rank (?P<rank>\d+) in comm \d+\): `,
 			Cause: "a call of MPI failed", Fix: "the lines below it say which argument or transport: compare counts and types of sender and receiver, and look for an earlier error of another rank", Seen: "Open MPI, MPICH", Source: "MPI_Error_string(3)",
 		},
 		{
@@ -79,7 +79,7 @@ func everydayRows() []Row {
 			Cause: "Slurm cannot give the job or step what it asks for", Fix: ask, Seen: "Slurm", Source: "salloc, srun",
 		},
 		{
-			Key: "w11", Checks: ids("X-RESOURCES"), Kind: CatchableClue, Pattern: `FailedScheduling .*(?:Insufficient|didn't match|untolerated taint)|\d+ Insufficient (?:nvidia\.com/gpu|cpu|memory)|No available node types can fulfill resource request|cannot be scheduled right now`,
+			Key: "w11", Checks: ids("X-RESOURCES"), Kind: CatchableClue, Pattern: `exceeded quota: |FailedScheduling .*(?:Insufficient|didn't match|untolerated taint)|\d+ Insufficient (?:nvidia\.com/gpu|cpu|memory)|No available node types can fulfill resource request|cannot be scheduled right now`,
 			Cause: "the cluster has no free node with what the job asks for", Fix: "ask for less, or wait until nodes are free: kubectl describe pod, ray status", Seen: "Kubernetes, Ray", Source: "kube-scheduler, ray",
 		},
 		{

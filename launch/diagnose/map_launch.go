@@ -26,7 +26,7 @@ func launchRows() []Row {
 			Cause: "the shell could not start a program", Fix: start + "; load its module or environment in the job's script (shells without login read no profile)", Seen: "bash", Source: "bash",
 		},
 		{
-			Key: "y17", Checks: ids("X-START"), Kind: Vague, Pattern: `(?:bash|line \d+): (?:line \d+: )?\S+: No such file or directory`,
+			Key: "y17", Checks: ids("X-START"), Kind: SystemError, Pattern: `(?:bash|line \d+): (?:line \d+: )?\S+: No such file or directory`,
 			Cause: "the shell did not find a file of the job's script", Fix: start, Seen: "bash", Source: "bash",
 		},
 		{

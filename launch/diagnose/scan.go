@@ -38,6 +38,7 @@ type Scanner struct {
 
 	tracebacks map[streamKey]*tracebackReader // that have not ended
 	followed   []*event                       // errors that the program may have survived
+	overcame   map[string]bool                // errors, by their likeness, that a program survived
 	job        job
 	groups     map[string]*group
 }
@@ -75,7 +76,7 @@ type line struct {
 
 // NewScanner returns a scanner that has read nothing.
 func NewScanner() *Scanner {
-	return &Scanner{matcher: sharedMatcher(), tracebacks: map[streamKey]*tracebackReader{}, pods: map[string]bool{}, groups: map[string]*group{}, job: newJob()}
+	return &Scanner{matcher: sharedMatcher(), tracebacks: map[streamKey]*tracebackReader{}, pods: map[string]bool{}, groups: map[string]*group{}, overcame: map[string]bool{}, job: newJob()}
 }
 
 // Read reads a log to its end and unpacks gzip. Where lines have no time, the logs

@@ -105,15 +105,18 @@ func (s *Scanner) readSrun(l *line) {
 		return
 	}
 	l.host = plainText(m[1])
-	for _, task := range tasksOf(string(m[2])) {
+	tasks := tasksOf(string(m[2]))
+	for _, task := range tasks {
 		if len(s.job.taskHosts) < maxEntries {
 			s.job.taskHosts[task] = l.host
 		}
 	}
-	l.task = number(firstNumber(), m[2])
+	if l.task = -1; len(tasks) == 1 {
+		l.task = tasks[0]
+	}
 	e := s.newEvent(s.matcher.byKey[rowNoReason], l)
-	if l.task < 0 {
-		return
+	if len(tasks) > 1 {
+		e.named = tasks[:min(len(tasks), maxRanks)]
 	}
 	switch {
 	case bytes.HasPrefix(m[3], []byte("Killed")):
@@ -122,8 +125,6 @@ func (s *Scanner) readSrun(l *line) {
 		s.addEnd(workerEnd{event: e, code: number(exitedLine(), m[3]), lastWords: s.lastWords(e)})
 	}
 }
-
-var firstNumber = lazyRegexp(`^(\d+)`)
 
 // maxTasks bounds the tasks of one range.
 const maxTasks = 1 << 12
