@@ -3,6 +3,7 @@ package e2e_test
 import (
 	"fmt"
 	"os"
+	"strings"
 )
 
 // runAsWorker runs the test binary as a worker. Every mode ends by itself.
@@ -13,6 +14,9 @@ func runAsWorker(args []string) int {
 	if len(args) != 1 {
 		fmt.Fprintln(os.Stderr, "play: one mode is needed")
 		return 2
+	}
+	if fault, ok := strings.CutPrefix(args[0], playHang); ok {
+		return hangWorker(fault)
 	}
 	switch args[0] {
 	case playKilled, playFails:

@@ -61,6 +61,7 @@ type agent struct {
 	workers   *supervisor
 	machine   *drive.Machine
 	status    *status.Service
+	hangs     hangs
 	signals   int // number of signals that asked the job to end
 	slurm     slurmLimit
 }
@@ -238,7 +239,10 @@ func (a *agent) do(ctx context.Context, c rendezvous.Command) {
 	case rendezvous.Start:
 		a.start(ctx, c)
 	case rendezvous.Stop:
+		a.hangs.node.End()
 		a.workers.stop(c)
+	case rendezvous.Investigate:
+		a.hangs.inquiry.Investigate(c.Round)
 	case rendezvous.Show:
 		if c.Status != nil && c.Status.Phase == "stopping" {
 			c.Status = a.stopping(*c.Status)
@@ -282,6 +286,7 @@ func (a *agent) start(ctx context.Context, c rendezvous.Start) {
 	former := a.workers.current
 	a.workers.start(ctx, p)
 	a.watchRecorders(p)
+	a.hangs.begin(c.World.Round, a.workers.current.workers)
 	a.logStart(former, planned)
 	a.status.Open(ctx, a.node)
 	a.env.noteThreads(p)

@@ -27,6 +27,7 @@ import (
 	"github.com/gorun/gorun/launch/socket"
 	"github.com/gorun/gorun/launch/spec"
 	"github.com/gorun/gorun/launch/status"
+	"github.com/gorun/gorun/launch/watch"
 	"github.com/gorun/gorun/launch/workers"
 	"github.com/gorun/gorun/rendezvous"
 	"github.com/gorun/gorun/rendezvous/drive"
@@ -137,7 +138,7 @@ func newTestAgent(t *testing.T, i, n int, dir string) *testAgent {
 	places.Make(t.Context(), place.Workers{Count: 2})
 	silent := status.NewService(status.ServiceOptions{NoSocket: true, Started: b.started, Wait: &b.wg, Say: b.console.Say})
 	p.agent = &agent{
-		base: b, env: environment{base: b}, status: silent, placement: places, session: &meet.Session{Store: &meet.Store{}},
+		base: b, env: environment{base: b}, status: silent, hangs: hangs{node: watch.NewNode(watch.NodeOptions{})}, placement: places, session: &meet.Session{Store: &meet.Store{}},
 		workers: &supervisor{
 			base: b, processes: p.table, output: logs.Output{Folders: folders, Redirect: files}, socket: socket.NewUnreachable(),
 			store: &meet.Store{}, placement: places,

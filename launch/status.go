@@ -31,6 +31,7 @@ func (a *agent) newStatus() *status.Service {
 		Board: func() *board.Node { return a.workers.socket.Board() },
 		Steps: func() map[int]uint64 { return a.workers.socket.Steps() },
 		Topics: status.Topics{
+			status.TopicSigns:       a.hangs.signs,
 			status.TopicStacks:      a.newStacks().Answer,
 			status.TopicCollectives: a.collectives,
 		},

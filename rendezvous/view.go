@@ -33,6 +33,7 @@ type View struct {
 	// Failure says in one line why the round is being stopped, or why the one
 	// before it was.
 	Failure string     `json:"failure,omitempty"`
+	Hang    string     `json:"hang,omitempty"`   // why the round hangs; "": it is not known to hang
 	Status  *Status    `json:"status,omitempty"` // what a job that does not run waits for
 	Nodes   []NodeView `json:"nodes"`            // members by group rank, then the others as they came
 	Note    string     `json:"note,omitempty"`   // why the view is not complete
@@ -80,6 +81,9 @@ func (c *coordinator) buildView(of *survey) View {
 	}
 	if c.round.state != roundRunning && c.round.state != roundDecided {
 		v.Status = c.status()
+	}
+	if c.round.state == roundRunning && c.round.hang != nil {
+		v.Hang = cut(c.round.hang.Line(), maxText)
 	}
 	switch {
 	case c.round.state == roundDecided && c.job.outcome.Cause != nil:

@@ -267,7 +267,7 @@ func startProcesses(t *testing.T, role, socket string) (ranks []*rankProcess) {
 func openAgent(t *testing.T) *socket.Server {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
-	s, err := socket.Open(ctx, socket.Options{Path: filepath.Join(t.TempDir(), "s"), Failed: func(socket.Report) {}, Say: t.Logf})
+	s, err := socket.Open(ctx, socket.Options{Path: filepath.Join(t.TempDir(), "s"), Failed: func(socket.Report) {}})
 	if err != nil {
 		t.Fatal(err)
 	}

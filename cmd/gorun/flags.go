@@ -161,6 +161,8 @@ func jobFlags() []flagGroup {
 			{name: "monitor-interval", arg: "SECONDS", usage: "accepted for torchrun's sake: gorun sees the end of a worker at once"},
 			{name: "signals-to-handle", arg: "NAME,...", usage: "signals to gorun that end the job (default SIGTERM,SIGINT,SIGHUP,SIGQUIT)", list: true},
 			{name: "shutdown-timeout", arg: "SECONDS", usage: "time between SIGTERM and SIGKILL (default 30)"},
+			{name: "hang-timeout", arg: "SECONDS", usage: "a job in which no rank makes progress for so long hangs, and gorun says which rank is behind; 0: off (default 300)"},
+			{name: "on-hang", arg: "report|abort|restart", usage: "what to do then; abort and restart need to know a collective in which ranks wait (default report)"},
 			{name: "dry-run", usage: "let the nodes meet, print world, commands and environment, and start nothing"},
 			{name: completionFlag, arg: "bash|zsh|fish", usage: "print what gorun completion prints, and end"},
 		}},

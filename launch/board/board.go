@@ -7,7 +7,6 @@
 package board
 
 import (
-	"context"
 	"net"
 	"sync"
 	"time"
@@ -22,8 +21,6 @@ const rankMemory = 256 << 20
 
 // Node makes the boards of a node, one for each round.
 type Node struct {
-	made chan struct{} // has a token after a board was made
-
 	mu     sync.Mutex
 	round  Round
 	failed bool         // this round's board cannot be made
@@ -35,7 +32,7 @@ type Node struct {
 }
 
 // NewNode returns a node before its first round.
-func NewNode() *Node { return &Node{made: make(chan struct{}, 1)} }
+func NewNode() *Node { return &Node{} }
 
 // Round describes the round whose workers get a board.
 type Round struct {
@@ -107,10 +104,6 @@ func (n *Node) Hand(round, rank int, send func(fd int, cpus []int)) bool {
 			b.Abort(*n.cause)
 		}
 		n.divide()
-		select {
-		case n.made <- struct{}{}:
-		default:
-		}
 	}
 	var cpus []int
 	if local := rank - n.round.FirstRank; local >= 0 && local < len(n.cpus) {
@@ -130,44 +123,4 @@ func (n *Node) Abort(c contract.Cause) {
 	if n.board != nil {
 		n.board.Abort(c)
 	}
-}
-
-// lookEvery is the time between two looks at the calls of the ranks.
-const lookEvery = 250 * time.Millisecond
-
-// Watch looks at the calls of the ranks until ctx ends. It tells the user of ranks that
-// wait for each other. Without a board it does nothing.
-func (n *Node) Watch(ctx context.Context, say func(format string, args ...any)) {
-	timer := time.NewTimer(lookEvery)
-	defer timer.Stop()
-	var told callKey // first call of the cycle that was told last
-	for {
-		select {
-		case <-n.made:
-			told = callKey{}
-		case <-timer.C:
-		case <-ctx.Done():
-			return
-		}
-		cycle, running := n.cycle(time.Now())
-		if len(cycle) > 0 && cycle[0].key != told {
-			told = cycle[0].key
-			say("%s", cycleText(cycle))
-		}
-		if running {
-			timer.Reset(lookEvery)
-		}
-	}
-}
-
-// cycle returns the ranks that wait for each other, and whether there is a board whose
-// round was not aborted.
-func (n *Node) cycle(now time.Time) (cycle []Call, running bool) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	if n.board == nil || n.cause != nil {
-		return nil, false
-	}
-	v := n.look(now)
-	return v.findCycle(now), true
 }

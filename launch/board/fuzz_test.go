@@ -38,7 +38,11 @@ func FuzzCalls(f *testing.F) {
 				t.Errorf("%+v", c)
 			}
 		}
-		_, _ = n.cycle(time.Now().Add(time.Hour))
+		for rank, c := range n.Ranks(time.Now().Add(time.Hour)) {
+			if rank < 0 || rank > 1 || len(c.Lines) > 100 {
+				t.Errorf("rank %d: %+v", rank, c)
+			}
+		}
 	})
 }
 

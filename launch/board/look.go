@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/gorun/gorun/internal/term"
+	"github.com/gorun/gorun/launch/hang"
 	"github.com/gorun/gorun/worker/board"
 	"github.com/gorun/gorun/worker/collective"
 )
@@ -15,24 +16,11 @@ type Call struct {
 	Since       time.Time // when it was first seen there
 
 	key    callKey
-	comm   board.Comm
+	text   string // Text without the caller
 	waits  board.Waits
 	peer   int // in the communicator
 	tag    int32
-	seq    uint64
 	caller string
-}
-
-// view is what the pages of a board say at one time.
-type view struct {
-	open    []Call
-	members map[uint64][]member // of each communicator, those on this node
-}
-
-// member is a rank of a communicator.
-type member struct {
-	rank, local int
-	entered     uint64 // number of the last collective that it has begun there
 }
 
 // callKey tells a call from all others of a round.
@@ -45,7 +33,7 @@ type callKey struct {
 func (n *Node) Calls() []Call {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.look(time.Now()).open
+	return n.look(time.Now())
 }
 
 // Steps returns how far the program of each rank of this node is, of those that said it.
@@ -64,48 +52,79 @@ func (n *Node) Steps() map[int]uint64 {
 	return steps
 }
 
-// look reads all pages and remembers since when each open call is seen. The lock is held.
-func (n *Node) look(now time.Time) view {
-	v := view{members: map[uint64][]member{}}
+// Ranks returns what the workers of this node that joined say of themselves, by rank.
+func (n *Node) Ranks(now time.Time) map[int]hang.Calls {
+	n.mu.Lock()
+	defer n.mu.Unlock()
 	if n.board == nil {
-		return v
+		return nil
+	}
+	open := n.look(now)
+	all := map[int]hang.Calls{}
+	for local := range n.board.Ranks() {
+		m := n.board.Member(local)
+		if m.Rank < 0 {
+			continue
+		}
+		calls := hang.Calls{Step: m.Step}
+		for _, p := range n.board.Positions(local, 1) {
+			calls.Entered += p.Entered + p.Done
+			calls.Lines = append(calls.Lines, n.line(&p, open, now))
+		}
+		all[n.round.FirstRank+local] = calls
+	}
+	return all
+}
+
+// line returns where a rank is on one line of its page. The lock is held.
+func (n *Node) line(p *board.Position, open []Call, now time.Time) hang.Line {
+	l := hang.Line{Comm: p.Comm.ID, Me: p.Comm.Rank, Size: p.Comm.Size}
+	if last, ok := p.Last(); ok {
+		l.Last = term.Line(last.Caller)
+		if last.Waits == board.WaitsForAll || last.Waits == board.WaitsAside {
+			l.Seq = last.Seq
+		}
+	}
+	for _, c := range open {
+		if c.key.local == p.Local && c.key.line == p.Line && c.key.entered == p.Entered {
+			l.Open = &hang.Call{Text: c.text, Where: term.Line(c.caller), Waits: waits[c.waits], Peer: c.peer, Tag: c.tag, Number: p.Entered, Age: max(0, now.Sub(c.Since))}
+		}
+	}
+	return l
+}
+
+// waits has what a call waits for, as package hang names it.
+var waits = map[board.Waits]hang.For{board.WaitsForReceiver: hang.ForReceiver, board.WaitsForSender: hang.ForSender, board.WaitsAside: hang.Aside}
+
+// look reads all open calls and remembers since when each is seen. The lock is held.
+func (n *Node) look(now time.Time) (open []Call) {
+	if n.board == nil {
+		return nil
 	}
 	since := map[callKey]time.Time{}
 	for local := range n.board.Ranks() {
 		for _, p := range n.board.Positions(local, 1) {
 			last, ok := p.Last()
-			v.join(&p, &last)
 			if !p.Open() || !ok {
 				continue
 			}
 			c := Call{
-				Local: local, Rank: n.round.FirstRank + local, Text: describe(&p, &last), key: callKey{local, p.Line, p.Entered},
-				comm: p.Comm, waits: last.Waits, peer: int(last.Peer), tag: last.Tag, seq: last.Seq, caller: last.Caller, Since: now,
+				Local: local, Rank: n.round.FirstRank + local, text: describe(&p, &last), key: callKey{local, p.Line, p.Entered},
+				waits: last.Waits, peer: int(last.Peer), tag: last.Tag, caller: last.Caller, Since: now,
+			}
+			c.Text = c.text
+			if c.caller != "" {
+				c.Text += " at " + term.Line(c.caller)
 			}
 			if at, ok := n.since[c.key]; ok {
 				c.Since = at
 			}
 			since[c.key] = c.Since
-			v.open = append(v.open, c)
+			open = append(open, c)
 		}
 	}
 	n.since = since
-	return v
-}
-
-// join adds the rank of a line to the members of its communicator, rank after rank. last is the line's last
-// call: a collective, a message or, if it has made none, nothing.
-func (v *view) join(p *board.Position, last *board.Visit) {
-	m := member{rank: p.Comm.Rank, local: p.Local}
-	if last.Waits == board.WaitsForAll || last.Waits == board.WaitsAside {
-		m.entered = last.Seq
-	}
-	all := v.members[p.Comm.ID]
-	if n := len(all); n > 0 && all[n-1].local == m.local { // another line of the same rank
-		all[n-1].entered = max(all[n-1].entered, m.entered)
-		return
-	}
-	v.members[p.Comm.ID] = append(all, m)
+	return open
 }
 
 // describe says in which call a rank is. The rank wrote every part of it.
@@ -117,9 +136,6 @@ func describe(p *board.Position, v *board.Visit) string {
 	text := call.String()
 	if v.Waits == board.WaitsForReceiver || v.Waits == board.WaitsForSender {
 		text = collective.Message{Call: call, Send: v.Waits == board.WaitsForReceiver, Peer: int(v.Peer)}.String()
-	}
-	if v.Caller != "" {
-		text += " at " + term.Line(v.Caller)
 	}
 	return text
 }

@@ -81,9 +81,9 @@ func (w *Worker) Tail() []string {
 // Files returns the paths of the files that get the output.
 func (w *Worker) Files() []string { return w.files }
 
-// LastOutput returns the time of the worker's last output; zero: none. It does not
-// see a standard output that gorun does not copy (Hidden).
-func (w *Worker) LastOutput() time.Time {
+// LastRead returns the time of the worker's last output that passed through gorun; zero:
+// none. It reads no file.
+func (w *Worker) LastRead() time.Time {
 	var last time.Time
 	for _, s := range w.streams {
 		if ns := s.lastRead.Load(); ns != 0 {
@@ -92,6 +92,13 @@ func (w *Worker) LastOutput() time.Time {
 			}
 		}
 	}
+	return last
+}
+
+// LastOutput returns the time of the worker's last output; zero: none. It does not
+// see a standard output that gorun does not copy (Hidden).
+func (w *Worker) LastOutput() time.Time {
+	last := w.LastRead()
 	for _, path := range w.files {
 		// An empty file has the time at which it was made.
 		if info, err := os.Stat(path); err == nil && info.Size() > 0 && info.ModTime().After(last) {

@@ -36,7 +36,6 @@ type Report struct {
 type Server struct {
 	l      net.Listener // nil: there is no folder for the socket
 	failed func(Report)
-	say    func(format string, args ...any)
 	board  *board.Node
 
 	mu    sync.Mutex
@@ -60,7 +59,6 @@ type Options struct {
 	Path   string
 	Pool   *accept.Pool
 	Failed func(Report) // takes the workers' reports
-	Say    func(format string, args ...any)
 }
 
 // Open makes the socket. Only this user can connect to it: Linux gives the file the
@@ -76,7 +74,7 @@ func Open(ctx context.Context, o Options) (*Server, error) {
 		return nil, fmt.Errorf("cannot open the worker socket: %w (is the path of %s too long, or does that folder take no sockets? TMPDIR can name another)", err, filepath.Dir(o.Path))
 	}
 	s := NewUnreachable()
-	s.l, s.failed, s.say = o.Pool.Listen(l), o.Failed, o.Say
+	s.l, s.failed = o.Pool.Listen(l), o.Failed
 	return s, nil
 }
 
@@ -117,9 +115,6 @@ func (s *Server) Serve(ctx context.Context) error {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	defer s.closeAll()
-	watching, cancel := context.WithCancel(ctx)
-	defer cancel()
-	wg.Go(func() { s.board.Watch(watching, s.say) })
 	for {
 		c, err := s.l.Accept()
 		if err != nil {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"net"
 	"strconv"
+	"time"
 )
 
 // Resolve returns what the user means. The command line wins over GORUN_<NAME>, then
@@ -37,6 +38,7 @@ func (r Raw) Resolve(lookup Lookup) (Spec, error) {
 	in.network(&s)
 	in.metrics(&s)
 	in.shutdown(&s)
+	in.hang(&s)
 	in.torchruns(&s)
 	in.reportOn(&s)
 	in.requeueExitCode(&s)
@@ -120,6 +122,28 @@ func (in *input) shutdown(s *Spec) {
 	var err error
 	if s.ShutdownTimeout, err = ParseSeconds(v.text); err != nil {
 		in.fail("cannot use %s: %w", v.from, err)
+	}
+}
+
+// hang reads what is done about a job that hangs.
+func (in *input) hang(s *Spec) {
+	s.HangTimeout, s.OnHang = DefaultHangTimeout, OnHangReport
+	if v := in.text("hang_timeout", ""); v.given {
+		var err error
+		if s.HangTimeout, err = ParseSeconds(v.text); err != nil {
+			in.fail("cannot use %s: %w", v.from, err)
+		} else if s.HangTimeout > 0 && s.HangTimeout < time.Second {
+			in.fail("cannot use %s: %s is less than a second; 0 turns the watch off", v.from, v.text)
+		}
+	}
+	v := in.text("on_hang", string(OnHangReport))
+	switch s.OnHang = OnHang(v.text); s.OnHang {
+	case OnHangReport, OnHangAbort, OnHangRestart:
+	default:
+		in.fail("cannot use %s: %q is neither report nor abort nor restart", v.from, v.text)
+	}
+	if v.given && s.HangTimeout == 0 && s.OnHang != OnHangReport {
+		in.fail("cannot use %s %s with --hang-timeout 0: nothing is watched", v.from, v.text)
 	}
 }
 

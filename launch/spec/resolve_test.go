@@ -33,7 +33,7 @@ func defaults() Spec {
 			KeepAliveInterval: time.Second, KeepAliveMaxAttempt: 10,
 		}},
 		End: End{
-			ShutdownTimeout: 30 * time.Second, ReportOn: ReportAll,
+			ShutdownTimeout: 30 * time.Second, ReportOn: ReportAll, HangTimeout: DefaultHangTimeout, OnHang: OnHangReport,
 			Signals: []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT},
 		}, Role: "default",
 		Devices: Devices{OnError: AbortOnGPUError, Release: 50 * time.Second},
@@ -240,6 +240,8 @@ func TestResolve(t *testing.T) {
 			name: "flag wins over torch's variable", flags: flags{"shutdown_timeout": "5s"}, env: env{"TORCH_ELASTIC_SHUTDOWN_TIMEOUT": "-1"},
 			want: func(s *Spec) { s.ShutdownTimeout = 5 * time.Second },
 		},
+		{name: "the watch for hangs", flags: flags{"hang_timeout": "1m", "on_hang": "restart"}, want: func(s *Spec) { s.HangTimeout, s.OnHang = time.Minute, OnHangRestart }},
+		{name: "no watch for hangs", env: env{"GORUN_HANG_TIMEOUT": "0"}, want: func(s *Spec) { s.HangTimeout = 0 }},
 		{name: "a code for another try", flags: flags{"requeue_exit_code": "75"}, want: func(s *Spec) { s.RequeueExitCode = 75 }},
 		{name: "zero grace", flags: flags{"shutdown_timeout": "0"}, want: func(s *Spec) { s.ShutdownTimeout = 0 }},
 	}
@@ -329,6 +331,10 @@ func TestResolveErrors(t *testing.T) {
 		{"etcd cert alone", flags{"rdzv_backend": "etcd", "rdzv_endpoint": "a", "etcd_cert": "c.pem"}, nil, "a certificate for etcd without its key"},
 		{"etcd user alone", flags{"rdzv_backend": "etcd", "rdzv_endpoint": "a", "etcd_user": "me"}, nil, "the etcd user me without a password"},
 		{"etcd ttl", flags{"rdzv_backend": "etcd", "rdzv_endpoint": "a", "rdzv_conf": "ttl=1"}, nil, "ttl: 1s is less than 2s"},
+		{"hang timeout", flags{"hang_timeout": "soon"}, nil, "--hang-timeout"},
+		{"short hang timeout", nil, env{"GORUN_HANG_TIMEOUT": "0.2"}, "less than a second"},
+		{"on hang", flags{"on_hang": "kill"}, nil, "neither report nor abort nor restart"},
+		{"on hang of nothing", flags{"on_hang": "abort", "hang_timeout": "0"}, nil, "--hang-timeout 0"},
 		{"on join", flags{"nnodes": "1:2", "rdzv_endpoint": "a", "on_join": "stop"}, nil, "neither restart nor wait"},
 		{"a code for another try that is gorun's", flags{"requeue_exit_code": "2"}, nil, "--requeue-exit-code"},
 		{"a code for another try that is a signal's", nil, env{"GORUN_REQUEUE_EXIT_CODE": "137"}, "GORUN_REQUEUE_EXIT_CODE"},

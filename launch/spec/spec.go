@@ -39,6 +39,8 @@ const (
 
 	// DefaultShutdownTimeout is torchrun's time between SIGTERM and SIGKILL.
 	DefaultShutdownTimeout = 30 * time.Second
+	// DefaultHangTimeout is half of the time after which NCCL's watchdog ends a job.
+	DefaultHangTimeout = 5 * time.Minute
 )
 
 // UsageError is an error in the command line or in a file that it names: exit code
@@ -99,8 +101,20 @@ type End struct {
 	Signals         []syscall.Signal // that end the job (--signals-to-handle); of the others gorun takes no notice
 	ShutdownTimeout time.Duration    // SIGTERM to SIGKILL; 0: SIGKILL at once
 	ReportOn        ReportOn
-	RequeueExitCode int // of an end after which another try may help; 0: the cause's own code
+	RequeueExitCode int           // of an end after which another try may help; 0: the cause's own code
+	HangTimeout     time.Duration // without progress of any rank, from which the job hangs; 0: nothing is watched
+	OnHang          OnHang
 }
+
+// OnHang says what gorun does about a job that hangs.
+type OnHang string
+
+// These are the values of OnHang.
+const (
+	OnHangReport  OnHang = "report"  // and let it go on
+	OnHangAbort   OnHang = "abort"   // end the job, without a restart
+	OnHangRestart OnHang = "restart" // end the round, as a failure does
+)
 
 // ReportOn says which nodes print the report and the warnings of the whole job.
 type ReportOn string

@@ -36,7 +36,7 @@ func GroupStacks(all []Stack) []Group {
 		if !ok {
 			at = len(groups)
 			index[k] = at
-			groups = append(groups, Group{Place: k.place, Missing: k.missing, Helper: k.helper, waits: s.waits()})
+			groups = append(groups, Group{Place: k.place, Missing: k.missing, Helper: k.helper, waits: s.Waits()})
 		}
 		groups[at].Ranks = append(groups[at].Ranks, s.Rank)
 	}

@@ -105,8 +105,8 @@ func (s *Stack) Place() Place {
 	return p
 }
 
-// waits reports whether a rank is in a collective, and is not stopped there.
-func (s *Stack) waits() bool {
+// Waits reports whether a rank is in a collective, and is not stopped there.
+func (s *Stack) Waits() bool {
 	frames := s.Frames[:max(0, s.innermostOwn())]
 	if len(frames) == 0 && s.innermostOwn() < 0 {
 		frames = s.Frames
@@ -199,5 +199,5 @@ func (p Place) Where() string {
 	case name == "" || name == "<module>":
 		return at
 	}
-	return name + " (" + at + ")"
+	return name[strings.LastIndexByte(name, '/')+1:] + " (" + at + ")" // without the path of a Go package
 }

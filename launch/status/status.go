@@ -27,6 +27,7 @@ type Status struct {
 	Findings []Finding    `json:"findings"`
 
 	Failure string   `json:"last_failure,omitempty"` // why this round, or the one before it, was stopped
+	Hang    string   `json:"hang,omitempty"`         // why the round hangs; "": it is not known to hang
 	Waiting []string `json:"waiting_for,omitempty"`  // names of nodes
 	Left    int64    `json:"left_ms,omitempty"`      // time that is left to wait for them
 	Note    string   `json:"note,omitempty"`         // why this status is not complete
@@ -66,7 +67,7 @@ func Decode(view []byte) (Status, error) {
 	s := Status{
 		RunID: shortText(v.RunID), State: shortText(v.Phase), Round: v.Round, Restart: v.Restart, MaxRestarts: v.MaxRestarts,
 		RoundUp: v.Age.Milliseconds(), MinNodes: v.Min, MaxNodes: v.Max, WorldSize: v.Size,
-		Failure: shortText(v.Failure), Note: shortText(v.Note), Nodes: []NodeStatus{}, Findings: []Finding{},
+		Failure: shortText(v.Failure), Hang: shortText(v.Hang), Note: shortText(v.Note), Nodes: []NodeStatus{}, Findings: []Finding{},
 	}
 	if v.Status != nil {
 		for _, name := range v.Status.Waiting {

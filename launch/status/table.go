@@ -89,6 +89,9 @@ func (s *Status) writeHead(b *strings.Builder) {
 	if s.Failure != "" {
 		fmt.Fprintf(b, "last failure: %s\n", s.Failure)
 	}
+	if s.Hang != "" {
+		fmt.Fprintf(b, "hangs: %s\n", s.Hang)
+	}
 	if s.Note != "" {
 		fmt.Fprintf(b, "note: %s\n", s.Note)
 	}

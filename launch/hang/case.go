@@ -1,0 +1,147 @@
+package hang
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// caseState says how far the watch of a job is. See the package comment.
+type caseState int
+
+const (
+	calm caseState = iota
+	suspected
+	reported
+)
+
+func (s caseState) String() string { return [...]string{"calm", "suspected", "reported"}[s] }
+
+// caseTransitions has the states that may follow each state.
+var caseTransitions = [...][]caseState{
+	calm:      {suspected},
+	suspected: {calm, reported},
+	reported:  {calm, suspected},
+}
+
+// Action is what to do after an assessment.
+type Action string
+
+const (
+	Nothing  Action = ""
+	Gather   Action = "gather" // ask all nodes for collectives and stacks
+	Report   Action = "report"
+	TakeBack Action = "take back" // the job goes on after all
+)
+
+// Decision is what to do, and when to assess the job again; 0: at the next suspicion.
+type Decision struct {
+	Action Action
+	Again  time.Duration
+}
+
+// Times between two assessments.
+const (
+	confirmAfter = 300 * time.Millisecond // a hang is reported when it is seen twice
+	soonest      = 250 * time.Millisecond
+	latest       = 5 * time.Second
+)
+
+// Case is the watch of one round of a job.
+type Case struct {
+	timeout  time.Duration
+	state    caseState
+	seen     string // the key of the hang that was seen last
+	reported string // the key of the hang that was reported
+	gathered bool   // in this suspicion
+}
+
+// NewCase returns the case of a round that starts.
+func NewCase(timeout time.Duration) *Case { return &Case{timeout: timeout} }
+
+// Reported reports whether a hang was reported that has not ended.
+func (c *Case) Reported() bool { return c.state == reported }
+
+// transition takes the case to another state. It refuses what its table does not allow.
+func (c *Case) transition(to caseState) error {
+	if !slices.Contains(caseTransitions[c.state], to) {
+		return fmt.Errorf("internal error: the watch cannot go from %s to %s", c.state, to)
+	}
+	c.state = to
+	return nil
+}
+
+// Step takes an assessment and decides what to do.
+func (c *Case) Step(a Assessment) (Decision, error) {
+	switch a.State {
+	case Works:
+		return c.works()
+	case Hangs:
+		return c.hangs(a)
+	}
+	return c.mayHang(a)
+}
+
+// works handles a job of which a rank makes progress.
+func (c *Case) works() (d Decision, err error) {
+	if c.state == calm {
+		return d, nil
+	}
+	if c.state == reported {
+		d.Action = TakeBack
+	}
+	err = c.transition(calm)
+	c.seen, c.reported, c.gathered = "", "", false
+	return d, err
+}
+
+// mayHang handles a job that shows no progress, though not for long enough, or none but the
+// use of CPUs.
+func (c *Case) mayHang(a Assessment) (d Decision, err error) {
+	switch {
+	case c.state == reported: // the hang that was reported has ended; another may come
+		d.Action = TakeBack
+		c.reported, c.gathered = "", false
+		err = c.transition(suspected)
+	case c.state == calm:
+		err = c.transition(suspected)
+	}
+	c.seen = ""
+	if !c.gathered && d.Action == "" {
+		c.gathered, d.Action = true, Gather
+	}
+	d.Again = min(max(a.Ripe, soonest), latest)
+	return d, err
+}
+
+// hangs handles a job that hangs.
+func (c *Case) hangs(a Assessment) (d Decision, err error) {
+	key := a.Finding.Key
+	if c.state == reported && (key == c.reported || a.Finding.Shape == Unknown) {
+		d.Again = c.patience()
+		return d, nil
+	}
+	if c.state == calm {
+		if err = c.transition(suspected); err != nil {
+			return d, err
+		}
+	}
+	switch {
+	case c.seen != key && a.Finding.fromKnown():
+		c.gathered, d.Action, d.Again = true, Gather, confirmAfter // what is known may have changed
+	case a.Finding.Shape != Closed && !c.gathered:
+		c.gathered, d.Action, d.Again = true, Gather, confirmAfter
+	case c.seen != key:
+		d.Again = confirmAfter
+	default:
+		if c.state == suspected {
+			err = c.transition(reported)
+		}
+		c.reported, d.Action, d.Again = key, Report, c.patience()
+	}
+	c.seen = key
+	return d, err
+}
+
+// patience is the time between two assessments of a hang that was reported.
+func (c *Case) patience() time.Duration { return min(max(c.timeout/4, time.Second), latest) }
