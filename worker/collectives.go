@@ -56,63 +56,109 @@ type HangError = collective.HangError
 // by element, with the same bits everywhere. The order in which floats are
 // added depends on the number of ranks and on len(buf).
 func AllReduce[T Element](ctx context.Context, c *Comm, buf []T, op Op) error {
-	return c.do(ctx, collective.AllReduce(collective.Of(buf), op))
+	return c.allReduce(ctx, collective.Of(buf), op)
 }
 
 // Reduce sets dst of rank root to the op over all ranks' src, element by element. The
 // other ranks' dst may be nil.
 func Reduce[T Element](ctx context.Context, c *Comm, dst, src []T, op Op, root int) error {
-	return c.do(ctx, collective.Reduce(collective.Of(dst), collective.Of(src), op, root))
+	return c.reduce(ctx, collective.Of(dst), collective.Of(src), op, root)
 }
 
 // Broadcast replaces buf on every rank by rank root's buf.
 func Broadcast[T Element](ctx context.Context, c *Comm, buf []T, root int) error {
-	return c.do(ctx, collective.Broadcast(collective.Of(buf), root))
+	return c.broadcast(ctx, collective.Of(buf), root)
 }
 
 // AllGather sets dst to all ranks' src, one after the other in rank order.
 func AllGather[T Element](ctx context.Context, c *Comm, dst, src []T) error {
-	return c.do(ctx, collective.AllGather(collective.Of(dst), collective.Of(src)))
+	return c.allGather(ctx, collective.Of(dst), collective.Of(src))
 }
 
 // AllGatherV is AllGather of parts with different lengths: rank i's src has counts[i]
 // elements. All ranks give the same counts.
 func AllGatherV[T Element](ctx context.Context, c *Comm, dst []T, counts []int, src []T) error {
-	return c.do(ctx, collective.AllGatherV(collective.Of(dst), counts, collective.Of(src)))
+	return c.allGatherV(ctx, collective.Of(dst), counts, collective.Of(src))
 }
 
 // ReduceScatter sets dst to this rank's part of the op over all ranks' src. src has one
 // part of len(dst) elements for each rank.
 func ReduceScatter[T Element](ctx context.Context, c *Comm, dst, src []T, op Op) error {
-	return c.do(ctx, collective.ReduceScatter(collective.Of(dst), collective.Of(src), op))
+	return c.reduceScatter(ctx, collective.Of(dst), collective.Of(src), op)
 }
 
 // Gather sets dst of rank root to all ranks' src, in rank order. The other ranks' dst may
 // be nil.
 func Gather[T Element](ctx context.Context, c *Comm, dst, src []T, root int) error {
-	return c.do(ctx, collective.Gather(collective.Of(dst), collective.Of(src), root))
+	return c.gather(ctx, collective.Of(dst), collective.Of(src), root)
 }
 
 // Scatter sets dst of rank i to part i of rank root's src. The other ranks' src may be
 // nil.
 func Scatter[T Element](ctx context.Context, c *Comm, dst, src []T, root int) error {
-	return c.do(ctx, collective.Scatter(collective.Of(dst), collective.Of(src), root))
+	return c.scatter(ctx, collective.Of(dst), collective.Of(src), root)
 }
 
 // AllToAll sends part i of src to rank i and sets part i of dst to what rank i sends. The
 // parts have the same length.
 func AllToAll[T Element](ctx context.Context, c *Comm, dst, src []T) error {
-	return c.do(ctx, collective.AllToAll(collective.Of(dst), collective.Of(src), c.size()))
+	return c.allToAll(ctx, collective.Of(dst), collective.Of(src))
 }
 
 // AllToAllV is AllToAll of parts with different lengths: sendCounts[i] elements of src go
 // to rank i, recvCounts[i] elements of dst come from it.
 func AllToAllV[T Element](ctx context.Context, c *Comm, dst []T, recvCounts []int, src []T, sendCounts []int) error {
-	return c.do(ctx, collective.AllToAllV(collective.Of(dst), recvCounts, collective.Of(src), sendCounts))
+	return c.allToAllV(ctx, collective.Of(dst), recvCounts, collective.Of(src), sendCounts)
 }
 
 // Barrier returns when all ranks have called it.
 func Barrier(ctx context.Context, c *Comm) error { return c.do(ctx, collective.Barrier()) }
+
+// What follows makes the Work of the functions above. The compiler inlines the functions of
+// package collective here, so that a call allocates nothing. It does not inside of a generic
+// function, of which each program has its own.
+
+type buffer = collective.Buffer
+
+func (c *Comm) allReduce(ctx context.Context, b buffer, op Op) error {
+	return c.do(ctx, collective.AllReduce(b, op))
+}
+
+func (c *Comm) reduce(ctx context.Context, dst, src buffer, op Op, root int) error {
+	return c.do(ctx, collective.Reduce(dst, src, op, root))
+}
+
+func (c *Comm) broadcast(ctx context.Context, b buffer, root int) error {
+	return c.do(ctx, collective.Broadcast(b, root))
+}
+
+func (c *Comm) allGather(ctx context.Context, dst, src buffer) error {
+	return c.do(ctx, collective.AllGather(dst, src))
+}
+
+func (c *Comm) allGatherV(ctx context.Context, dst buffer, counts []int, src buffer) error {
+	return c.do(ctx, collective.AllGatherV(dst, counts, src))
+}
+
+func (c *Comm) reduceScatter(ctx context.Context, dst, src buffer, op Op) error {
+	return c.do(ctx, collective.ReduceScatter(dst, src, op))
+}
+
+func (c *Comm) gather(ctx context.Context, dst, src buffer, root int) error {
+	return c.do(ctx, collective.Gather(dst, src, root))
+}
+
+func (c *Comm) scatter(ctx context.Context, dst, src buffer, root int) error {
+	return c.do(ctx, collective.Scatter(dst, src, root))
+}
+
+func (c *Comm) allToAll(ctx context.Context, dst, src buffer) error {
+	return c.do(ctx, collective.AllToAll(dst, src, c.size()))
+}
+
+func (c *Comm) allToAllV(ctx context.Context, dst buffer, recvCounts []int, src buffer, sendCounts []int) error {
+	return c.do(ctx, collective.AllToAllV(dst, recvCounts, src, sendCounts))
+}
 
 // size is the number of ranks, 0 of a nil Comm.
 func (c *Comm) size() int {
