@@ -39,9 +39,12 @@ func (c *corpusLog) isAside() bool {
 // readCorpus reads all files of testdata/corpus. A log begins with
 // "## name | thread | release | ids and where | reason"; a line "@repeat 20 step %d"
 // stands for twenty lines.
-func readCorpus(t testing.TB) []corpusLog {
+func readCorpus(t testing.TB) []corpusLog { return readLogs(t, "testdata/corpus/*.txt") }
+
+// readLogs reads the logs of all files that a pattern matches.
+func readLogs(t testing.TB, pattern string) []corpusLog {
 	t.Helper()
-	files, err := filepath.Glob("testdata/corpus/*.txt")
+	files, err := filepath.Glob(pattern)
 	if err != nil || len(files) == 0 {
 		t.Fatal("no corpus", err)
 	}

@@ -30,7 +30,7 @@ func (s *Scanner) Findings() []Finding {
 		for _, h := range all {
 			if h.severity == severity {
 				f := s.finding(h)
-				f.Doubtful = doubtful && severity == SeverityCause
+				f.Doubtful = doubtful && severity != SeverityHarmless
 				found = append(found, f)
 			}
 		}
@@ -70,7 +70,7 @@ func (h *hypothesis) showsCertainFailure() bool {
 		case e.kind == Logged && e.row.Key == rowLogged: // programs log many errors
 			return false
 		case e.kind.isCatchable():
-			return e.later == 0
+			return e.later == 0 && e.other <= 3
 		}
 		return e.later <= lastLines
 	})

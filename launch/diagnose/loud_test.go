@@ -1,0 +1,67 @@
+package diagnose
+
+import "testing"
+
+// TestErrorsInAnyWords checks logs whose errors only the general rows know, and jobs
+// that worked although a line of them looks like an error.
+func TestErrorsInAnyWords(t *testing.T) {
+	logs := readLogs(t, "testdata/words/*.txt")
+	if len(logs) < 100 {
+		t.Fatalf("%d logs", len(logs))
+	}
+	for _, c := range logs {
+		if found := scan(t, "job.log", c.body); c.judge(found) != right {
+			got := "nothing"
+			if len(found) > 0 {
+				got = found[0].OneLine()
+			}
+			t.Errorf("%s %s: want %v %v, got %.230s", c.name, c.judge(found), c.ids, c.want, got)
+		}
+	}
+}
+
+// TestWhatFollowsAnError shows that lines of progress count against an error, that hints
+// hardly do, and that an error which equals a survived one is survived.
+func TestWhatFollowsAnError(t *testing.T) {
+	const failed = "2026-03-01 10:00:00 ERROR store: the index is damaged\n"
+	lines := func(n int, text string) string {
+		var all string
+		for range n {
+			all += text + "\n"
+		}
+		return all
+	}
+	for _, c := range []struct {
+		name, log string
+		isCause   bool
+	}{
+		{"the last line", "step 1\n" + failed, true},
+		{"hints", failed + lines(9, "* run the repair tool and look at the manual"), true},
+		{"progress", failed + lines(9, "step 2 loss 2.1"), false},
+		{"retries", failed + "retrying in 5 s\n" + lines(3, "step 2 loss 2.1"), false},
+		{"one like it was survived", failed + lines(9, "step 2 loss 2.1") + failed, false},
+		{"then an exit code", failed + lines(9, "step 2 loss 2.1") + "the program exited with code 3\n", true},
+		{"then the good end of the job", failed + "Job 'x' succeeded\n", false},
+	} {
+		found := scan(t, "job.log", c.log)
+		if isCause := len(found) > 0 && found[0].Severity == SeverityCause; isCause != c.isCause {
+			t.Errorf("%s: cause %v, want %v: %+v", c.name, isCause, c.isCause, found)
+		}
+	}
+}
+
+// TestCascadeIsAConsequence shows that an error that speaks of another failure is no
+// cause, in any words.
+func TestCascadeIsAConsequence(t *testing.T) {
+	for _, line := range []string{
+		"ERROR: remote worker 3 disconnected during the step",
+		"fatal: another process of the group died, giving up",
+		`{"level":"error","msg":"peer of shard 2 is gone"}`,
+		"ERROR [comm] connection reset by peer",
+		"CRITICAL: interrupted by SIGTERM",
+	} {
+		if found := scan(t, "job.log", line+"\n"); len(found) == 0 || found[0].Severity != SeverityConsequence {
+			t.Errorf("%s: %+v", line, found)
+		}
+	}
+}
