@@ -263,7 +263,7 @@ func (f *Finding) what(p Place) string {
 		}
 		if text != "" && len(f.Ranks) > 1 {
 			text = "rank " + strconv.Itoa(rank) + " " + text
-		} else if text != "" && f.Shape == Behind {
+		} else if text != "" && (f.Shape == Behind || f.Shape == Other) {
 			text = "it " + text
 		}
 		if text != "" {

@@ -3,6 +3,7 @@ package watch
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -226,10 +227,10 @@ func (p *places) where(rank int) string {
 		return ""
 	}
 	s := p.job.Find(rank)
-	if s == nil || len(s.Frames) == 0 {
+	if s == nil {
 		return ""
 	}
-	return s.Place().Where()
+	return s.Where()
 }
 
 // gather asks all nodes in which collectives and where in the program their ranks are.
@@ -278,28 +279,18 @@ func knownByDumps(view []byte) (all []hang.Known) {
 	return all
 }
 
-// knownByStacks returns the wait that the ranks' stacks show: some are in a collective and
-// the others are not.
+// knownByStacks returns the wait that the ranks' stacks show: some are in a collective, and
+// the others are in another one or in none.
 func knownByStacks(job *stacks.Job) (k hang.Known, ok bool) {
-	var first *stacks.RankStack
-	for i := range job.Ranks {
-		r := &job.Ranks[i]
-		switch {
-		case r.Waits():
-			if first == nil {
-				first = r
-			}
-			k.Waiting = append(k.Waiting, r.Rank)
-		case len(r.Frames) > 0 || r.Missing != "":
-			k.Ranks = append(k.Ranks, r.Rank)
-		}
-	}
-	if first == nil || len(k.Ranks) == 0 {
+	w, ok := job.Wait()
+	if !ok {
 		return k, false
 	}
-	p := first.Place()
-	k.Collective, k.WaitAt = p.Call, p.At()
-	k.Text = "ranks wait in " + p.Call
+	k = hang.Known{Waiting: w.Waiting, Ranks: w.Ranks, Collective: w.Call, WaitAt: w.At, Other: w.Other != ""}
+	k.Text = "ranks wait in " + w.Call
+	if k.Other {
+		k.Text = fmt.Sprintf("%s is in %s, not in the %s at %s in which %s wait", hang.Ranks(w.Ranks[:1]), w.Other, w.Call, w.At, hang.Ranks(w.Waiting))
+	}
 	return k, true
 }
 
