@@ -284,7 +284,7 @@ func (s *supervisor) dumpCollectives(ranks []int) {
 // ranksToAbort returns the ranks that held up a round and whose place is not known because
 // their stacks could not be read.
 func ranksToAbort(c *rendezvous.Cause) []int {
-	if c.Kind != rendezvous.KindHang || c.Where != "" {
+	if c.Kind != rendezvous.KindHang || stacks.HasLine(c.Where) {
 		return nil
 	}
 	return c.Ranks

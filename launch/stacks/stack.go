@@ -174,9 +174,9 @@ func (s *Stack) Where() string {
 		case k.isStopped():
 			return "no call: it is " + k.String()
 		case k.Syscall != "" && k.On != "":
-			return "the system call " + k.Syscall + " of " + k.On
+			return systemCall + k.Syscall + " of " + k.On
 		case k.Syscall != "":
-			return "the system call " + k.Syscall
+			return systemCall + k.Syscall
 		}
 		return ""
 	}
@@ -189,6 +189,12 @@ func (s *Stack) Where() string {
 	}
 	return text
 }
+
+// systemCall begins what Where says of a process without frames.
+const systemCall = "the system call "
+
+// HasLine reports whether what Where returned names a line of the program.
+func HasLine(where string) bool { return where != "" && !strings.HasPrefix(where, systemCall) }
 
 // Where returns the program's own line: "load_data (data.py:13)", "" if it is not known.
 func (p Place) Where() string {
