@@ -120,6 +120,10 @@ func (a *agent) watchRecorders(p *workers.Plan) {
 	for i := range targets {
 		targets[i] = recorder.NewTarget(m.FirstRank+i, p.Environ(i, ""), p.Dir)
 	}
+	all, _ := a.workers.listWorkers()
+	for _, w := range all {
+		targets[w.LocalRank].PID = w.PID
+	}
 	a.recorders.Set(targets)
 }
 

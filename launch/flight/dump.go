@@ -50,6 +50,7 @@ type Call struct {
 	Sizes string `json:"s,omitempty"` // of the input: "[4 1024]"
 	Types string `json:"t,omitempty"`
 	State State  `json:"e,omitempty"`
+	Batch int    `json:"b,omitempty"` // number of the batch of messages that has it; 0: none
 	// Made is when the call was made, by the clock of the rank's node; zero: unknown.
 	Made time.Time `json:"-"`
 	// For is how long an open call has waited; 0: unknown.
@@ -113,30 +114,27 @@ func Read(name string, r io.Reader) (Dump, error) {
 // coalesced is the name of the entry that ends a batch of calls (batch_isend_irecv).
 const coalesced = "nccl:coalesced"
 
-// settle gives the sends and receives of a batch the batch's state. The recorder keeps
-// no event for a single call of a batch, and so leaves it scheduled for ever. The entry
-// of the batch itself goes, because its calls stand for it.
+// settle gives the sends and receives of a batch the batch's state and number. The recorder
+// keeps no event for a single call of a batch, and so leaves it scheduled for ever. The
+// entry that ends the batch goes, because its calls stand for it.
 func (d *Dump) settle() {
-	type batch struct {
-		group string
-		seq   int
-	}
-	states := map[batch]State{}
-	sizes := map[batch]int{}
-	for _, c := range d.Calls {
-		if key := (batch{c.Group, c.Seq}); c.P2P && c.Name == coalesced {
-			states[key] = c.State
-		} else if c.P2P {
-			sizes[key]++
-		}
-	}
+	begun := map[string][]int{} // by group: the calls since the last end of a batch, as indices of kept
+	batches := 0
 	var kept []Call
 	for _, c := range d.Calls {
-		if state, ok := states[batch{c.Group, c.Seq}]; c.P2P && ok {
-			if c.Name == coalesced && sizes[batch{c.Group, c.Seq}] > 0 {
-				continue
+		members := begun[c.Group]
+		switch {
+		case c.Name == coalesced && len(members) > 0:
+			batches++
+			for _, i := range members {
+				kept[i].State, kept[i].Batch = c.State, batches
 			}
-			c.State = state
+			begun[c.Group] = nil
+			continue
+		case c.P2P && c.State == Scheduled:
+			begun[c.Group] = append(members, len(kept))
+		default:
+			begun[c.Group] = nil
 		}
 		kept = append(kept, c)
 	}

@@ -121,7 +121,7 @@ func newJob(dumps []Dump) *job {
 			continue
 		}
 		for _, c := range d.Calls[first:] {
-			if f := d.Calls[first]; c.isOpen() && c.Group == f.Group && c.P2P == f.P2P && c.Seq == f.Seq {
+			if f := d.Calls[first]; c.isOpen() && c.Group == f.Group && c.P2P == f.P2P && (c.Seq == f.Seq || f.Batch > 0 && c.Batch == f.Batch) {
 				j.now[d.Rank] = append(j.now[d.Rank], callID{keys[c.Group], c.P2P, c.Seq, c.Name})
 			}
 		}

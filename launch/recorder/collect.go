@@ -1,6 +1,7 @@
 package recorder
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -19,6 +20,9 @@ import (
 // pollInterval is how often Collect looks whether a dump is there.
 const pollInterval = 50 * time.Millisecond
 
+// ownDumpTime is how long a new dump has where torch has written one by itself.
+const ownDumpTime = 3 * time.Second
+
 // Bounds of a dump. One of 2,000 calls has about 1 MiB.
 const (
 	maxDump   = 32 << 20 // bytes
@@ -28,8 +32,10 @@ const (
 // Target is the recorder of one rank.
 type Target struct {
 	Rank int
+	PID  int    // 0: unknown
 	pipe string // "": the rank's environment names none
 	dump string
+	seen stamp // of the dump that was read last, or that was there before the rank
 }
 
 // NewTarget finds a rank's recorder by the environment and the working directory with which
@@ -47,20 +53,22 @@ func NewTarget(rank int, env []string, dir string) Target {
 		return prefix + strconv.Itoa(rank) + end
 	}
 	t.pipe, t.dump = path(pipeNames, ".pipe"), path(dumpNames, "")
+	t.seen = t.stamp()
 	return t
 }
 
 // Named reports whether the rank's environment says where its recorder writes.
 func (t Target) Named() bool { return t.pipe != "" && t.dump != "" }
 
-// Collect asks the recorders of ranks for their dumps and reads them until ctx ends.
+// Collect asks the recorders of ranks for their dumps and reads them until ctx ends. It
+// notes in the targets what it has read.
 func Collect(ctx context.Context, targets []Target) flight.Answer {
 	dumps := make([]flight.Dump, len(targets))
 	errs := make([]error, len(targets))
 	var reading sync.Mutex // a hostile dump takes much memory until it is read
 	var wg sync.WaitGroup
-	for i, t := range targets {
-		wg.Go(func() { dumps[i], errs[i] = t.ask(ctx, &reading) })
+	for i := range targets {
+		wg.Go(func() { dumps[i], errs[i] = targets[i].ask(ctx, &reading) })
 	}
 	wg.Wait()
 	var got []flight.Dump
@@ -75,36 +83,73 @@ func Collect(ctx context.Context, targets []Target) flight.Answer {
 	return flight.NewAnswer(got, missing)
 }
 
-// ask asks one recorder and waits for its dump.
-func (t Target) ask(ctx context.Context, reading *sync.Mutex) (flight.Dump, error) {
+// ask asks one recorder and waits for its dump. torch writes a dump by itself when a call
+// fails, and then looks at the pipe no more. So a dump that was never read counts, too, if
+// no other one comes.
+func (t *Target) ask(ctx context.Context, reading *sync.Mutex) (flight.Dump, error) {
 	if !t.Named() {
 		return flight.Dump{}, errors.New("its environment names no pipe and no file for the flight recorder")
 	}
 	before := t.stamp()
-	if err := poke(t.pipe); err != nil {
-		return flight.Dump{}, err
+	unread := before != t.seen && before != stamp{}
+	read := func() (flight.Dump, error) {
+		reading.Lock()
+		defer reading.Unlock()
+		at := t.stamp()
+		d, err := t.read()
+		if err == nil {
+			t.seen = at
+		}
+		return d, err
+	}
+	err := poke(t.pipe)
+	if err == nil && t.isStopped() {
+		err = errors.New("its process is stopped, by SIGSTOP or a debugger")
 	}
 	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
-	err := errors.New("its flight recorder wrote no dump in time: the process is stopped, or its interpreter's lock is held")
-	for {
+	own := time.NewTimer(ownDumpTime)
+	defer own.Stop()
+	var readErr error
+	for err == nil {
 		select {
 		case <-ctx.Done():
-			return flight.Dump{}, err
+			if err = errors.New("its flight recorder wrote no dump in time: its interpreter's lock may be held"); readErr != nil {
+				err = fmt.Errorf("its dump cannot be read: %w", readErr)
+			}
+			continue
+		case <-own.C:
+			if unread {
+				return read()
+			}
+			continue
 		case <-tick.C:
 		}
-		now := t.stamp()
-		if now == (stamp{}) || now == before {
+		if now := t.stamp(); now == (stamp{}) || now == before {
 			continue
 		}
-		reading.Lock()
-		d, readErr := t.read()
-		reading.Unlock()
-		if readErr == nil {
+		var d flight.Dump
+		if d, readErr = read(); readErr == nil { // else it may not be whole yet
 			return d, nil
 		}
-		err = fmt.Errorf("its dump cannot be read: %w", readErr) // it may not be whole yet
 	}
+	if unread {
+		return read()
+	}
+	return flight.Dump{}, err
+}
+
+// isStopped reports whether the rank's process does not run: its dump would never come.
+func (t *Target) isStopped() bool {
+	if t.PID <= 0 {
+		return false
+	}
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", t.PID))
+	if err != nil {
+		return false
+	}
+	fields := bytes.Fields(text[bytes.LastIndexByte(text, ')')+1:])
+	return len(fields) > 0 && (fields[0][0] == 'T' || fields[0][0] == 't')
 }
 
 // stamp tells two versions of a file apart.

@@ -27,9 +27,17 @@ func (n *Node) Set(targets []Target) {
 // Collect asks all of them.
 func (n *Node) Collect(ctx context.Context) flight.Answer {
 	n.mu.Lock()
-	targets := n.targets
+	targets := slices.Clone(n.targets)
 	n.mu.Unlock()
-	return Collect(ctx, targets)
+	a := Collect(ctx, targets)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for i, t := range targets { // another round may have begun
+		if i < len(n.targets) && n.targets[i].PID == t.PID && n.targets[i].dump == t.dump {
+			n.targets[i].seen = t.seen
+		}
+	}
+	return a
 }
 
 // WaitForDumps waits until all recorders have written a dump, or ctx ends. It returns at

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -54,7 +55,7 @@ func TestVariables(t *testing.T) {
 func TestTarget(t *testing.T) {
 	base := envprop.NewBase([]string{"TORCH_NCCL_DEBUG_INFO_PIPE_FILE=pipes/p", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE=/old_", "TORCH_FR_DUMP_TEMP_FILE=/new_"})
 	got := NewTarget(3, base.Worker(envprop.Vars{}), "/job")
-	if got != (Target{3, "/job/pipes/p3.pipe", "/new_3"}) || !got.Named() {
+	if got != (Target{Rank: 3, pipe: "/job/pipes/p3.pipe", dump: "/new_3"}) || !got.Named() {
 		t.Errorf("%+v", got)
 	}
 	if NewTarget(3, nil, "/job").Named() {
@@ -129,6 +130,7 @@ func TestCollect(t *testing.T) {
 		good.write(t, whole)
 	})
 	stale.write(t, whole)
+	stale.seen = stale.stamp()
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
 	defer cancel()
 	a := Collect(ctx, []Target{good.Target, stale.Target, {Rank: 7}})
@@ -137,6 +139,50 @@ func TestCollect(t *testing.T) {
 	}
 	if len(a.Missing) != 2 || a.Missing[0].Rank != 5 || a.Missing[1].Rank != 7 || !strings.Contains(a.Missing[0].Why, "wrote no dump in time") || !strings.Contains(a.Missing[1].Why, "names no pipe") {
 		t.Errorf("missing: %+v", a.Missing)
+	}
+}
+
+// TestOwnDump checks that a dump that torch wrote by itself before it stopped to answer
+// counts, once.
+func TestOwnDump(t *testing.T) {
+	r, ended := newRank(t, 2), newRank(t, 3)
+	r.write(t, realDump(t))
+	ended.write(t, realDump(t))
+	os.Remove(ended.pipe)
+	var n Node
+	n.Set([]Target{r.Target, ended.Target})
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	if a := n.Collect(ctx); len(a.Dumps) != 2 || ctx.Err() != nil {
+		t.Errorf("%+v, %v", a, ctx.Err())
+	}
+	ctx, cancel = context.WithTimeout(t.Context(), 5*pollInterval)
+	defer cancel()
+	if a := n.Collect(ctx); len(a.Dumps) != 0 || len(a.Missing) != 2 {
+		t.Errorf("again: %+v", a)
+	}
+}
+
+// TestStoppedRank checks that nothing is waited for where the process is stopped.
+func TestStoppedRank(t *testing.T) {
+	cmd := exec.Command("sleep", "60")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	if err := cmd.Process.Signal(unix.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	r := newRank(t, 2)
+	r.PID = cmd.Process.Pid
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	for !r.isStopped() && ctx.Err() == nil {
+		time.Sleep(time.Millisecond) // sleep: the kernel stops it soon
+	}
+	a := Collect(ctx, []Target{r.Target})
+	if ctx.Err() != nil || len(a.Missing) != 1 || !strings.Contains(a.Missing[0].Why, "stopped, by SIGSTOP") {
+		t.Errorf("%+v, %v", a, ctx.Err())
 	}
 }
 
@@ -159,7 +205,7 @@ func TestHostileFiles(t *testing.T) {
 		"a pickle that calls": {func(r *rank) {
 			r.onByte(t, func() { r.write(t, []byte("\x80\x02cos\nsystem\nX\x02\x00\x00\x00id\x85R.")) })
 		}, "cannot be read"},
-		"a pipe full of questions": {func(r *rank) { fill(t, r.pipe); r.write(t, realDump(t)) }, "wrote no dump in time"},
+		"a pipe full of questions": {func(r *rank) { fill(t, r.pipe); r.write(t, realDump(t)); r.seen = r.stamp() }, "wrote no dump in time"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newRank(t, 4)
