@@ -153,6 +153,9 @@ func (l *links) close() error {
 	if l.comm == nil {
 		return nil
 	}
+	if err := l.broken(); err != nil {
+		l.engine.Break(err) // so that no rank takes this one for a rank that closes in order
+	}
 	var errs []error
 	for _, g := range append(l.split, l.comm.g) { // the world's comes last: it has the connections
 		errs = append(errs, g.Close())

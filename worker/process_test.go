@@ -121,6 +121,9 @@ func playRank(role string) error {
 	if err != nil {
 		return err
 	}
+	if numbers, ok := strings.CutPrefix(role, roleProgram); ok {
+		return playProgram(ctx, c, numbers)
+	}
 	if call, ok := strings.CutPrefix(role, roleInside); ok {
 		return dieInside(ctx, c, calls[call])
 	}

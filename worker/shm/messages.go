@@ -749,10 +749,15 @@ func (m *Messages) blame(local int, err error) error {
 func (m *Messages) Fail(err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	m.fail(m.reason(err))
+}
+
+// reason returns why a wait has ended: another rank's reason, if that stopped it.
+func (m *Messages) reason(err error) error {
 	if errors.Is(err, board.ErrStopped) {
-		err = m.node.stopped(m.rank)
+		return m.node.stopped(m.rank)
 	}
-	m.fail(err)
+	return err
 }
 
 // fail is Fail; it does nothing if err is nil or is not the first.
@@ -804,14 +809,15 @@ func (m *Messages) Close() error {
 	close(m.closed)
 	m.stuck.timer.Stop()
 	inbox := m.node.inbox(m.node.local)
-	inbox.state.Store(inboxClosed) // then it reads what was written before another rank saw that
-	inbox.calls.Advance()
+	defer inbox.calls.Advance() // Run returns
+	m.fail(m.reason(m.waiter.Err()))
 	if m.end.err != nil && m.end.failed > 0 {
 		return fmt.Errorf("rank %d has closed without waiting for %d sends that failed: %w", m.rank(m.node.local), m.end.failed, m.end.err)
 	}
-	if m.end.err != nil {
+	if m.end.err != nil { // the others have the reason; this rank does not close in order
 		return nil
 	}
+	inbox.state.Store(inboxClosed) // then it reads what was written before another rank saw that
 	err := m.unpaired()
 	m.fail(errMessagesClosed)
 	for local := range m.peers {
