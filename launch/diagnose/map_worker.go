@@ -52,6 +52,10 @@ func workerRows() []Row {
 			Cause: "ranks are in different collectives", Fix: desync, Seen: "torch, NCCL with checks", Source: "ProcessGroupWrapper.cpp, TraceUtils.h",
 		},
 		{
+			Key: "x69", Checks: ids("X-HANG"), Kind: Root, Pattern: `^gorun(?:\[[^]]*\])?: .*?(?:\brank (?P<rank>\d+)(?: \([^)]*\))? )?(?:never entered|never made the other end of|is in .*, not in the|ranks wait for each other|are all in .* none is behind).*; (?:stopping the workers|exit code 124)$`,
+			Cause: "a rank did not make the call that the others wait in", Fix: missing, Seen: "gorun", Source: "docs/hangs.md",
+		},
+		{
 			Key: rowDesync, Checks: ids("X-DESYNC", "R03"), Kind: Absence, Pattern: noLine,
 			Cause: "the watchdogs of the ranks wait in different collectives", Fix: desync, Seen: "torch", Source: "ProcessGroupNCCL.cpp; section 6.2",
 		},
