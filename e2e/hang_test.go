@@ -30,7 +30,7 @@ var hangs = []struct {
 }{
 	{"sleep", "3", []int{1}, []string{"rank 1 (", "never entered all-reduce #7 (sum of float32 x 4) that ranks 0, 2 and 3 wait in at e2e/hang_test.go:", "since 3s; it "}},
 	{"skip", "3", []int{1}, []string{"rank 1 (", "never entered barrier #7 that ranks 0, 2 and 3 wait in"}},
-	{"stop", "3", []int{1}, []string{"never entered all-reduce #7", "it is stopped by a signal (kill -CONT "}},
+	{"stop", "3", []int{1}, []string{"rank 1 (", "never entered all-reduce #", "it is stopped by a signal (kill -CONT "}},
 	{"send", "60", []int{0, 1}, []string{"ranks wait for each other for ", "rank 0 is in send #1 (float32 x 16777216) to rank 1 at e2e/hang_test.go:", "rank 1 is in send #1 (float32 x 16777216) to rank 0", "let one of them receive first"}},
 	{"groups", "60", []int{0, 1}, []string{"ranks wait for each other for ", "rank 0 is in all-reduce #", "rank 1 is in barrier #1 of communicator ", "let all ranks make the same calls in the same order"}},
 	{"message", "3", []int{1}, []string{"rank 1 (", "never made the other end of receive #1 (float32 x 4) from rank 1 that rank 0 waits in"}},
@@ -116,7 +116,7 @@ func TestSleepingProgram(t *testing.T) {
 	t.Parallel()
 	j := newJob(t, "--nproc-per-node", "2", "--hang-timeout", "2", "--on-hang", "abort")
 	a := j.node(1, "1", sh("sleep 8")...)
-	a.waitForStderr("no rank has made progress for 2s, and none computes, reads or writes files; the job is not ended")
+	a.waitForStderr("and none computes, reads or writes files; the job is not ended")
 	j.wantExit(2*longWait, 0, a)
 }
 

@@ -152,7 +152,7 @@ func follow(e edge, next func(edge) edge) []edge {
 }
 
 // behind returns the call that the longest wait leads to, the ranks that wait in it and
-// those for which they wait, none of which waits itself. It returns nil if there is none.
+// those for which they wait, none of which waits for a rank itself. It returns nil if there is none.
 func (g *graph) behind() (call *Line, waiting, suspects []int) {
 	all := g.edges()
 	waits := map[int]bool{}
@@ -174,5 +174,19 @@ func (g *graph) behind() (call *Line, waiting, suspects []int) {
 			waiting = append(waiting, e.rank)
 		}
 	}
-	return call, slices.Compact(waiting), suspects
+	return call, slices.Compact(waiting), g.outside(suspects)
+}
+
+// outside returns those of the ranks that are in no call, or are stopped there. The others
+// wait for them in an earlier call, which all have entered. If all are in calls it returns
+// all.
+func (g *graph) outside(ranks []int) []int {
+	out := slices.DeleteFunc(slices.Clone(ranks), func(r int) bool {
+		s := g.signs[r]
+		return s.Doing != Frozen && s.oldest() != nil
+	})
+	if len(out) == 0 {
+		return ranks
+	}
+	return out
 }

@@ -42,6 +42,11 @@ func message(me, size, peer int, w For, age time.Duration) Line {
 	return Line{Me: me, Size: size, Open: &Call{Text: fmt.Sprintf("%s #1 of rank %d", w, peer), Where: "p2p.go:5", Waits: w, Peer: peer, Number: 1, Age: age}}
 }
 
+func frozen(s Sign) Sign {
+	s.Doing, s.State = Frozen, "T"
+	return s
+}
+
 func computing(s Sign) Sign {
 	s.Doing, s.State, s.Still = Computes, "R", 0
 	return s
@@ -51,8 +56,7 @@ func computing(s Sign) Sign {
 func TestJudge(t *testing.T) {
 	const long, short = timeout + time.Second, 20 * time.Second
 	known := Known{Waiting: []int{0, 1, 2}, Ranks: []int{3}, Collective: "all_reduce number 7 of default_pg", Text: "rank 3 did not call it", Where: "load (data.py:13)", Age: long}
-	stopped := sign(1, long)
-	stopped.State, stopped.Doing = "T", Frozen
+	stopped := frozen(sign(1, long))
 	ended := Sign{Rank: 1, Doing: Ended}
 	tests := []struct {
 		name  string
@@ -80,6 +84,14 @@ func TestJudge(t *testing.T) {
 		{"programs that sleep", []Sign{sign(0, long), sign(1, long)}, nil, 2, Hangs, Unknown, nil, "no rank has made progress for 5m1s"},
 		{"a node has not answered", []Sign{sign(0, long)}, nil, 2, Works, "", nil, ""},
 		{"a rank is stopped", []Sign{sign(0, long), stopped}, nil, 2, Hangs, Unknown, []int{1}, "rank 1 (n1) is stopped by a signal (kill -CONT 101"},
+		{
+			"a rank is stopped inside a collective",
+			[]Sign{sign(0, long, in(0, 3, 7, long)), frozen(sign(1, long, in(1, 3, 7, long))), sign(2, long, in(2, 3, 8, long))},
+			nil, 3,
+			Hangs, Behind,
+			[]int{1},
+			"rank 1 (n1) never entered all-reduce #8 that rank 2 waits in",
+		},
 		{"a rank has ended", []Sign{sign(0, long, in(0, 2, 7, long)), ended}, nil, 2, Hangs, Behind, []int{1}, "it has ended with exit code 0"},
 		{"all have ended", []Sign{{Rank: 0, Doing: Ended}, ended}, nil, 2, Works, "", nil, ""},
 		{"all are in it", []Sign{sign(0, long, in(0, 2, 7, long)), sign(1, long, in(1, 2, 7, long))}, nil, 2, Hangs, Together, nil, "ranks 0 and 1 are all in all-reduce #7"},
