@@ -56,6 +56,12 @@ func (f *Finding) PID(rank int) int {
 	return 0
 }
 
+// IsStopped reports whether a rank is stopped by a signal.
+func (f *Finding) IsStopped(rank int) bool {
+	s := f.signs[rank]
+	return s != nil && s.Doing == Frozen
+}
+
 // fromKnown reports whether the finding is about a wait that was asked for, not one that
 // signs show.
 func (f *Finding) fromKnown() bool { return f.text != "" }
@@ -190,10 +196,13 @@ func (f *Finding) Sentence(p Place) string {
 		if more := len(f.calls) - maxNamed; more > 0 {
 			text += fmt.Sprintf("; and %d more", more)
 		}
-		if !f.onlyMessages() {
-			return text + "; let all ranks make the same calls in the same order"
+		switch {
+		case f.all(func(c *Call) bool { return c.Waits == ForReceiver }):
+			return text + "; let one of them receive first, or use SendRecv or Isend"
+		case f.all(func(c *Call) bool { return c.Waits == ForSender }):
+			return text + "; let one of them send first, or use SendRecv or Isend"
 		}
-		return text + "; let one of them receive first, or use SendRecv or Isend"
+		return text + "; let all ranks make the same calls in the same order"
 	case Together:
 		verb := "are all in"
 		if len(f.Waiting) == 1 {
@@ -290,11 +299,11 @@ func (f *Finding) isMessage() bool {
 	return false
 }
 
-// onlyMessages reports whether all calls of a closed cycle send or receive.
-func (f *Finding) onlyMessages() bool {
+// all reports whether all calls of a closed cycle are of a kind.
+func (f *Finding) all(is func(*Call) bool) bool {
 	return !slices.ContainsFunc(f.Ranks, func(r int) bool {
 		s := f.signs[r]
-		return s == nil || s.oldest() == nil || !s.oldest().Open.isMessage()
+		return s == nil || s.oldest() == nil || !is(s.oldest().Open)
 	})
 }
 

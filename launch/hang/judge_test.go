@@ -384,3 +384,16 @@ func (j *testJob) step() {
 		j.since = j.now
 	}
 }
+
+// TestStoppedForAMoment checks that only a rank that stays stopped counts as stopped.
+func TestStoppedForAMoment(t *testing.T) {
+	now := time.Unix(1000, 0)
+	r := NewRank(3, now)
+	for i, want := range []Doing{Still, Frozen, Still, Still} {
+		now = now.Add(time.Second)
+		r.Observe(now, Look{State: "TTST"[i], Idle: time.Second})
+		if s := r.Sign(now); s.Doing != want || s.Still != time.Duration(i+1)*time.Second {
+			t.Errorf("look %d: %+v", i, s)
+		}
+	}
+}

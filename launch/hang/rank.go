@@ -42,6 +42,7 @@ type Rank struct {
 	progress time.Time
 	doing    Doing // what the last progress was
 	quiet    time.Time
+	stopped  int // looks in which the worker was stopped, one after the other
 	looks    [window]struct{ run, idle time.Duration }
 	next     int
 }
@@ -74,6 +75,10 @@ func (r *Rank) Observe(now time.Time, l Look) {
 	}
 	if l.Output.After(r.quiet) {
 		r.quiet = l.Output
+	}
+	r.stopped++
+	if l.State != 'T' && l.State != 't' {
+		r.stopped = 0
 	}
 	r.last, r.seen = l, now
 }
@@ -108,7 +113,7 @@ func (r *Rank) Sign(now time.Time) Sign {
 	switch {
 	case r.last.Ended:
 		s.Doing = Ended
-	case r.last.State == 'T' || r.last.State == 't':
+	case r.stopped > 1: // a debugger that reads a stack stops a process for a moment
 		s.Doing = Frozen
 	case s.oldest() != nil:
 		s.Doing = Waits

@@ -312,7 +312,7 @@ func (q *Inquiry) report(ctx context.Context, f *hang.Finding, p places) {
 		if n := p.node(c.Rank); n != nil {
 			c.Node, c.Host, c.Addr, c.GroupRank, c.LocalRank = n.ID, n.Host, n.Addr, n.GroupRank, c.Rank-n.FirstRank
 		}
-		if where := p.where(c.Rank); where != "" {
+		if where := p.where(c.Rank); where != "" && (c.Where == "" || !f.IsStopped(c.Rank)) { // a stopped worker is asked in vain
 			c.Where = where
 		}
 	}
