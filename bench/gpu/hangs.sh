@@ -5,7 +5,7 @@
 #   GORUN=path/to/gorun bench/gpu/hangs.sh [SHAPE:FAULT...]
 #
 # PYTHON (python3) has torch with CUDA. One GPU is enough: the 4 ranks of a job share it.
-# KEEP=folder keeps the dumps and the answers. It takes about 5 minutes.
+# KEEP=folder keeps the dumps and the answers. It takes about 6 minutes.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)/hangs
 GORUN=$(realpath "${GORUN:-$here/../../../bin/gorun}")
@@ -45,7 +45,7 @@ play() {
   wait $pid 2>/dev/null
   read -r rank place < <("$PYTHON" "$here/judge.py" "$d/answer.json")
   case $2 in
-    other | size | ahead) line=$place ;; # the call that differs
+    other | size | ahead) line=$place ;; # of the call that differs
     *) line=$(grep -oE 'programs\.py:[0-9]+' "$d/stack.txt" | head -1) ;;
   esac
   for n in $(lines "$1" "$2"); do [ "$rank" = 2 ] && [ "${line##*:}" = "$n" ] && ok=ok; done
@@ -62,6 +62,7 @@ for c in "${cases[@]}"; do
 done
 wait
 sort -k2 "$tmp/lines"
+[ -z "${KEEP:-}" ] || cp -r "$tmp"/. "$KEEP"/
 echo "$(grep -c ^ok "$tmp/lines") of $(wc -l <"$tmp/lines") are right"
 
 cost() { # SIZE PROGRAM ARGS: prints what the program measures with a buffer of that size
@@ -73,7 +74,4 @@ done
 for _ in 1 2; do
   for size in 0 2000; do cost $size call.py; done
 done
-if [ -n "${KEEP:-}" ]; then
-  cp -r "$tmp"/. "$KEEP"/
-fi
 ! grep -q ^FAILED "$tmp/lines"

@@ -373,13 +373,14 @@ func sent(t *testing.T, dumps []Dump) Answer {
 	return a
 }
 
-// TestRealDumps compares dumps that torch 2.11 wrote of four jobs that hung: one of rank
-// 2's faults each, in data parallel, fully sharded, tensor parallel and pipeline jobs.
+// TestRealDumps compares dumps that torch 2.11 wrote of jobs that hung: one of rank 2's
+// faults each, in data parallel, fully sharded, tensor parallel and pipeline jobs.
 func TestRealDumps(t *testing.T) {
 	for _, tt := range []struct {
 		folder, first string
 		verdicts      int
 	}{
+		{"batch-skip", "rank 2 did not call the other side of send 1->2 [1048576] Float of default_pg, in which rank 1 waits (batch (programs.py:178)); its last call there was recv 2<-1 [1048576] Float, number 6 (batch (programs.py:178))", 3},
 		{"ddp-other", "rank 2 called broadcast [1048576] Float (evaluate (programs.py:107)) as number 18 of default_pg, where ranks 0, 1 and 3 called all_reduce [263168] Float", 1},
 		{"fsdp-sleep", "rank 2 did not call _all_gather_base [16448] Float, number 79 of default_pg, in which ranks 0, 1 and 3 wait (train (programs.py:92)); its last call there was all_reduce [] Float, number 78 (report (programs.py:115))", 1},
 		{"grid-skip", "rank 2 did not call all_reduce [1048576] Float, number 7 of mesh_data, in which rank 0 waits (backward (programs.py:145)); its last call there was all_reduce [1048576] Float, number 6 (backward (programs.py:145))", 3},
@@ -524,6 +525,21 @@ func TestWhere(t *testing.T) {
 		if got := (Call{Frames: tt.frames}).Where(); got != tt.want {
 			t.Errorf("%v: %q, want %q", tt.frames, got, tt.want)
 		}
+	}
+}
+
+// TestSiblings checks that of two ranks that called different things the one is suspected
+// whose call the groups of the same kind did not make.
+func TestSiblings(t *testing.T) {
+	call := func(sizes string) Call {
+		return Call{Group: "g", Seq: 7, Name: "nccl:all_reduce", Sizes: sizes, Types: "Float", State: Scheduled}
+	}
+	dump := func(rank int, ranks RankSet, sizes string) Dump {
+		return Dump{Rank: rank, Groups: map[string]Group{"g": {Name: string(ranks), Desc: "mesh_tensor", Ranks: ranks}}, Calls: []Call{call(sizes)}}
+	}
+	got := Compare([]Dump{dump(0, "0-1", "[4]"), dump(1, "0-1", "[4]"), dump(2, "2-3", "[9]"), dump(3, "2-3", "[4]")})
+	if len(got) != 2 || got[0].Kind != Other || !slices.Equal(got[0].Ranks(), []int{2}) {
+		t.Errorf("%v", got)
 	}
 }
 

@@ -65,7 +65,7 @@ func (g *group) verdict(j *job) (Verdict, bool) {
 		}
 	}
 	if at, differ := g.firstDifference(v.Call.Seq, found); differ && (found || len(j.now) > 0) {
-		return g.differenceVerdict(at), true
+		return g.differenceVerdict(j, at), true
 	}
 	if !found {
 		return v, false
@@ -126,15 +126,17 @@ func (g *group) firstDifference(open int, bounded bool) (seq int, differ bool) {
 }
 
 // differenceVerdict makes those ranks suspects that made another call than most. Of two
-// equal parts the one with the lower rank counts as right.
-func (g *group) differenceVerdict(seq int) Verdict {
+// equal parts that one counts as right which made the call of the sibling groups, or else
+// the one with the lower rank.
+func (g *group) differenceVerdict(j *job, seq int) Verdict {
 	at := g.at(seq)
 	kinds := map[string][]int{}
 	for _, rank := range slices.Sorted(maps.Keys(at)) {
 		kinds[agreed(at[rank])] = append(kinds[agreed(at[rank])], rank)
 	}
+	siblings := j.siblingCalls(g, seq)
 	most := slices.MaxFunc(slices.Sorted(maps.Keys(kinds)), func(a, b string) int {
-		return cmp.Or(cmp.Compare(len(kinds[a]), len(kinds[b])), -cmp.Compare(kinds[a][0], kinds[b][0]))
+		return cmp.Or(cmp.Compare(len(kinds[a]), len(kinds[b])), cmp.Compare(siblings[a], siblings[b]), -cmp.Compare(kinds[a][0], kinds[b][0]))
 	})
 	v := Verdict{Kind: Other, Group: g.Group, Call: at[kinds[most][0]], Waiting: slices.Clone(kinds[most])}
 	for kind, ranks := range kinds {
@@ -147,6 +149,21 @@ func (g *group) differenceVerdict(seq int) Verdict {
 	}
 	slices.SortFunc(v.Suspects, func(a, b Suspect) int { return cmp.Compare(a.Rank, b.Rank) })
 	return v
+}
+
+// siblingCalls counts the calls with a number in the other groups of the same description,
+// such as the tensor parallel groups of other ranks.
+func (j *job) siblingCalls(g *group, seq int) map[string]int {
+	counts := map[string]int{}
+	for _, o := range j.groups {
+		if o == g || g.Desc == "" || o.Desc != g.Desc {
+			continue
+		}
+		for _, c := range o.at(seq) {
+			counts[agreed(c)]++
+		}
+	}
+	return counts
 }
 
 // agreed returns the part of a call that all ranks must agree on. The sizes of a
