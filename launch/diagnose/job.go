@@ -34,6 +34,7 @@ type job struct {
 type endings struct {
 	ends      []workerEnd
 	taskHosts map[int]string // by task of Slurm
+	wentWell  map[int]bool   // logs with a line that says that the job ended well
 	exited    map[int]*event // ranks that ended normally
 	named     *event         // the process that mpirun named last
 	hydra     *event         // the process of which mpiexec tells the end in the next lines
@@ -65,7 +66,7 @@ func newJob() job {
 	return job{
 		facts: map[Fact]bool{}, writers: writers{map[int]struct{}{}, map[int]struct{}{}, map[string]struct{}{}},
 		pids: map[process]membership{}, inits: map[initKey]lineRef{}, buses: map[busKey]int{},
-		nccl: ncclLines{versions: map[string]string{}, addresses: map[string]string{}}, watchdogs: watchdogs{timeouts: map[int]collectiveTimeout{}}, overcome: outcomes{}, endings: endings{exited: map[int]*event{}, taskHosts: map[int]string{}},
+		nccl: ncclLines{versions: map[string]string{}, addresses: map[string]string{}}, watchdogs: watchdogs{timeouts: map[int]collectiveTimeout{}}, overcome: outcomes{}, endings: endings{exited: map[int]*event{}, taskHosts: map[int]string{}, wentWell: map[int]bool{}},
 	}
 }
 

@@ -15,7 +15,7 @@ const maxLastWords = 80
 // the frames of a stack, of progress bars and empty boxes.
 var noWords = anyOf(
 	`^\W*$`, `^frame #\d+: `, ` NCCL INFO `, `^(?:usage|Usage): `, `^\s`, `^(?:srun|slurmstepd|salloc|sbatch)\b`, `\d+%\|`, `it/s\]`, `^[EWIF]\d{4} `,
-	`torch[./]distributed[./](?:elastic|run|launch)`, `OMP_NUM_THREADS`, `^\[[EWIF]\b`, `HYDRA_FULL_ERROR`, `Killing subprocess`, `^(?:Thread|Current thread) 0x`, `^Extension modules: `, `^(?:#\d+ |\[0x|0x[0-9a-f]+|@ +0x|\*\*\* |Fatal Python error: |Aborted|backtrace|Stack trace|\[\S+:\d+\] (?:\[ *\d+\]|\*\*\*))`,
+	`torch[./]distributed[./](?:elastic|run|launch)`, `OMP_NUM_THREADS`, `^\[[EWIF]\b`, `HYDRA_FULL_ERROR`, `Killing subprocess`, `^(?:Thread|Current thread) 0x`, `^Extension modules: `, `(?i)^(?:#\d+ |\[0x|0x[0-9a-f]+|@ +0x|\*\*\* |Fatal Python error: |Aborted|backtrace|Stack trace|\[\S+:\d+\] (?:\[ *\d+\]|\*\*\*|Signal|Failing at)|Signal(?: code)?: |Failing at address|Process received|\d+:? +0x|=====|\d+ +\S+\.so)`,
 	`^(?:Primary job |a non-zero exit code|thus causing|the job to be terminated|(?:mpirun|prterun|mpiexec) detected)`,
 )
 
@@ -23,9 +23,11 @@ var noWords = anyOf(
 // ended, or of any worker where the lines do not say whose they are. It sees the part
 // of the log that is in memory.
 func (s *Scanner) lastWords(end *event) string {
-	text := s.before
+	text, earlier := s.before, s.previous
 	for range maxLastWords {
-		text = bytes.TrimRight(text, "\r\n")
+		if text = bytes.TrimRight(text, "\r\n"); len(text) == 0 {
+			text, earlier = bytes.TrimRight(earlier, "\r\n"), nil
+		}
 		if len(text) == 0 {
 			return ""
 		}

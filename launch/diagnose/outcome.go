@@ -27,6 +27,7 @@ func (s *Scanner) readSuccess(l *line) {
 	ofJob := l.rank < 0 && l.local < 0 && l.task < 0
 	if (successLine().Match(l.raw) || ofJob && jobSuccessLine().Match(l.raw)) && !failedTests().Match(l.raw) {
 		s.overcome(l)
+		s.job.wentWell[l.stream.log] = len(s.job.wentWell) < maxOutcomes
 	}
 }
 

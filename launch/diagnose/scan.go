@@ -20,6 +20,8 @@ const (
 	// learnLines is how many lines at the front of a log are all read, because
 	// their prefixes name the ranks that print into the log.
 	learnLines = 5000
+	// keptBefore is how much of the part before is kept for lastWords, in bytes.
+	keptBefore = 16 << 10
 	// maxFollowed is the number of lines for which the scanner follows a stream
 	// after an error, or waits for the end of a traceback.
 	maxFollowed = 20000
@@ -56,6 +58,7 @@ type current struct {
 	lastLoud      *event // the last line that only a general row knew
 	formatChecked bool   // the scanner knows whether it is text
 	before        []byte // the part of the log in memory that the scanner has read
+	previous      []byte // the end of the part before
 }
 
 // streamKey names a stream of lines: the log, and the hash of the prefixes that
@@ -152,6 +155,7 @@ func (s *Scanner) readBlock(p []byte) {
 		}
 	}
 	block := p
+	defer func() { s.previous = append(s.previous[:0], block[max(0, len(block)-keptBefore):]...) }()
 	for len(p) > 0 {
 		s.before = block[:len(block)-len(p)]
 		if s.needsEveryLine() {

@@ -144,6 +144,7 @@ func (s *Scanner) recordException(t *tracebackReader, e exception, end int64) {
 	}
 	ev.later = e.laterLines()
 	ev.text = plainText([]byte(e.text())) + at
+	ev.handled = s.job.wentWell[ev.log] && e.script == "" // finalizers fail at exit
 	for _, line := range e.message[min(1, len(e.message)):] {
 		ev.handled = ev.handled || s.matcher.wordings.has(goesOnWords, []byte(line))
 	}
