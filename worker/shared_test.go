@@ -258,3 +258,30 @@ func BenchmarkPositions(b *testing.B) {
 		p.Leave(call, -1)
 	}
 }
+
+// nothing is an engine whose collectives have ended before they begin.
+type nothing struct{ collective.Engine }
+
+func (nothing) Do(context.Context, *collective.Work) error { return nil }
+
+// BenchmarkCall measures what a collective costs beside its engine, with and without a
+// context that may end.
+func BenchmarkCall(b *testing.B) {
+	w, err := Start(b.Context(), Settings{Size: 2, Store: "127.0.0.1:1"})
+	if err != nil {
+		b.Fatal(err)
+	}
+	w.joinBoard(newBoard(b))
+	c := &Comm{w: w, g: collective.New(nothing{}, 0, 2, collective.Options{Positions: w.positions})}
+	for name, ctx := range map[string]context.Context{"endless": context.Background(), "context": b.Context()} {
+		b.Run(name, func(b *testing.B) {
+			buf := make([]float32, 2)
+			b.ReportAllocs()
+			for b.Loop() {
+				if err := AllReduce(ctx, c, buf, Sum); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
