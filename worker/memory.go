@@ -58,6 +58,9 @@ func (w *World) openMessages() {
 // where the buffers are. Everything else about the slice is as usual, and it may be cut.
 // Where ranks share no memory it is a slice like any other.
 //
+// It is memory of the host, on which CPUs compute, also in a program that uses GPUs. Memory
+// of a device will not come from here, since it is no slice.
+//
 // The memory is not garbage collected: it stays until Free, or until the process ends. A
 // rank has 256 MiB, less 256 KiB for each rank of its node. The error says that they do not
 // suffice.

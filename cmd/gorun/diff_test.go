@@ -86,7 +86,9 @@ func TestTorchrunDiff(t *testing.T) {
 			"--rdzv-backend: gorun speaks etcd's v3 API, torchrun's etcd and etcd-v2 the v2 API", "--rdzv-conf: read_timeout: no effect in gorun",
 		},
 		"--nnodes=2 --rdzv-backend=c10d --rdzv-endpoint=a --node-rank=1 x.py": {"--node-rank: gorun gives this node group rank 1, torchrun ignores it with this backend"},
-		"--pin=none -x A=1 x.py": {"--export: torchrun has no such flag", "--pin: torchrun has no such flag"},
+		"--master-addr=127.0.0.1 x.py":                                        nil,
+		"--master-addr=192.0.2.1 x.py":                                        {"--master-addr: gorun ignores 192.0.2.1, an address that this machine does not have; torchrun's workers wait there for their store"},
+		"--pin=none -x A=1 x.py":                                              {"--export: torchrun has no such flag", "--pin: torchrun has no such flag"},
 	} {
 		var b bytes.Buffer
 		root := newRootCommand()

@@ -13,11 +13,13 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/gorun/gorun/internal/buildtest"
 )
 
 const (
 	recordFile  = "testdata/torch-1.13.json"
-	envGorun    = "E2E_GORUN"       // path of the gorun under test
+	envGorun    = buildtest.Env     // path of the gorun under test
 	envTorchrun = "COMPAT_TORCHRUN" // path of another torchrun to compare with
 	envCI       = "CI"
 )
@@ -28,30 +30,7 @@ func TestMain(m *testing.M) {
 	if f := flag.Lookup("test.parallel"); f.Value.String() == f.DefValue {
 		_ = f.Value.Set("4") // the cases mostly wait
 	}
-	os.Exit(withGorun(m.Run))
-}
-
-// withGorun builds gorun, unless the environment names one, and runs f.
-func withGorun(f func() int) int {
-	if os.Getenv(envGorun) != "" {
-		return f()
-	}
-	dir, err := os.MkdirTemp("", "gorun-compat-")
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	defer os.RemoveAll(dir)
-	bin := filepath.Join(dir, "gorun")
-	if out, err := exec.Command("go", "build", "-o", bin, "../../cmd/gorun").CombinedOutput(); err != nil {
-		fmt.Fprintf(os.Stderr, "cannot build gorun: %v\n%s", err, out)
-		return 1
-	}
-	if err := os.Setenv(envGorun, bin); err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		return 1
-	}
-	return f()
+	os.Exit(buildtest.Run(m.Run))
 }
 
 // gorun returns the launcher under test.

@@ -3,6 +3,7 @@ package spec
 import (
 	"fmt"
 	"maps"
+	"net"
 	"slices"
 	"strings"
 
@@ -156,7 +157,15 @@ func torchrunFlagRows() []Row {
 				return ""
 			},
 		},
-		{Name: "--master-addr", Parity: Worded, Text: "on one node an address that this machine does not have is ignored, with a line"},
+		{
+			Name: "--master-addr", Parity: Worded, Text: "on one node an address that this machine does not have is ignored, with a line",
+			applies: func(a asked) string {
+				if v := a.get("master_addr"); v.given && a.spec.MaxNodes == 1 && isElsewhere(v.text) {
+					return fmt.Sprintf("gorun ignores %s, an address that this machine does not have; torchrun's workers wait there for their store", v.text)
+				}
+				return ""
+			},
+		},
 		{Name: "--master-port", Parity: More, Text: "where 29500 is only the default and is taken, the job gets another port; a port that was named and is taken is an error"},
 		{Name: "--local-addr", Parity: Worded, Text: "a node whose endpoint is another of its addresses needs `--rdzv-conf is_host=1`"},
 		{Name: "--logs-specs", Parity: Worded, Text: "`default`; there are no plugins, and torchrun's error for another name is a line"},
@@ -250,4 +259,18 @@ func confDiffers(a asked) string {
 		return ""
 	}
 	return fmt.Sprintf("%s: no effect in gorun", strings.Join(keys, ", "))
+}
+
+// isElsewhere reports whether host is an address, not a name, that no interface of this
+// machine has.
+func isElsewhere(host string) bool {
+	ip := net.ParseIP(host)
+	addrs, err := net.InterfaceAddrs()
+	if ip == nil || err != nil || ip.IsLoopback() {
+		return false
+	}
+	return !slices.ContainsFunc(addrs, func(a net.Addr) bool {
+		n, ok := a.(*net.IPNet)
+		return ok && n.IP.Equal(ip)
+	})
 }

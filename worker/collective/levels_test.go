@@ -70,7 +70,7 @@ func TestTwoLevelsEqualThePlainResult(t *testing.T) {
 						steps = append(steps, step{kind, d, op, rng.IntN(size), rng.IntN(40), rng.IntN(7)})
 					}
 				}
-				for _, count := range []int{0, 1, 2, 8191, 8193, 16385, 70_001} {
+				for _, count := range []int{0, 1, 8191, 8193, 24_001} {
 					if kind != collective.KindAllReduce && kind != collective.KindReduce && kind != collective.KindBroadcast {
 						count /= size // other calls have this much of each rank
 					}
