@@ -6,6 +6,7 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -17,15 +18,16 @@ import (
 	"github.com/gorun/gorun/launch/workers"
 )
 
-// start starts a shell and returns its pid. It ends with the test.
+// start starts a shell and returns its pid. It and its children end with the test.
 func start(t testing.TB, script string) int {
 	t.Helper()
 	cmd := exec.Command("sh", "-c", script)
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
 		_ = cmd.Wait()
 	})
 	return cmd.Process.Pid
