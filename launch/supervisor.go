@@ -217,7 +217,7 @@ func (s *supervisor) stop(c rendezvous.Stop) {
 		o.Grace = 0
 	} else {
 		s.console.Announce("%s; stopping the workers", c.Cause.Line())
-		for _, line := range report.TorchLog(report.Stop{Cause: &c.Cause, Binary: r.plan.Program.Path, Living: r.living(), Signal: cmp.Or(c.Signal, unix.SIGTERM)}) {
+		for _, line := range report.TorchLog(report.Stop{Cause: &c.Cause, Binary: r.plan.Program.Binary(), Living: r.living(), Signal: cmp.Or(c.Signal, unix.SIGTERM)}) {
 			s.console.Announce("%s", line)
 		}
 	}

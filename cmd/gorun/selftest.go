@@ -170,7 +170,7 @@ func (o *selftestOptions) run(ctx context.Context, w *worker.World, s streams) e
 		err = o.print(s.out, report)
 	}
 	if report.Failure != nil {
-		return errors.Join(err, report.Failure)
+		return errors.Join(report.Failure, err)
 	}
 	return err
 }
@@ -185,8 +185,15 @@ func (o *selftestOptions) scope() selftest.Scope {
 	return selftest.ScopeFull
 }
 
-// print writes the report, and the lists of hosts.
+// print writes the report, then the lists of hosts.
 func (o *selftestOptions) print(out io.Writer, r *selftest.Report) error {
+	write := r.WriteTable
+	if o.json {
+		write = r.WriteJSON
+	}
+	if err := write(out); err != nil {
+		return err
+	}
 	for _, list := range []struct {
 		file  string
 		hosts []string
@@ -201,8 +208,5 @@ func (o *selftestOptions) print(out io.Writer, r *selftest.Report) error {
 			return err
 		}
 	}
-	if o.json {
-		return r.WriteJSON(out)
-	}
-	return r.WriteTable(out)
+	return nil
 }

@@ -24,6 +24,7 @@ package program
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -65,13 +66,18 @@ type Program struct {
 	Interpreter string
 	// Title heads the failure report: what the user named, never the interpreter.
 	Title string
+	// Then is the file that the process executes in its place, if After made the program.
+	Then string
 }
+
+// Binary returns the file that the user's program begins with.
+func (p *Program) Binary() string { return cmp.Or(p.Then, p.Path) }
 
 // After returns a program that runs the program at path, with argv, which is given the
 // path and the arguments of p and executes that in its place.
 func (p Program) After(path string, argv []string) Program {
 	then := p
-	p.Path = path
+	p.Path, p.Then = path, then.Path
 	p.Argv = func(local int) []string { return slices.Concat(argv, []string{then.Path}, then.Argv(local)) }
 	return p
 }

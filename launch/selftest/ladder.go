@@ -53,6 +53,7 @@ const (
 	EndCrashed End = "crashed"
 	EndWrong   End = "wrong values"
 	EndFailed  End = "failed"
+	EndStuck   End = "did not end by itself" // after its deadline
 	EndLate    End = "not done in time"
 	EndLost    End = "lost a partner"
 	EndPassed  End = "passed"
@@ -60,7 +61,7 @@ const (
 
 // severity orders ends, the most telling first.
 func (e End) severity() int {
-	return slices.Index([]End{EndCrashed, EndWrong, EndFailed, EndLate, EndLost}, e)
+	return slices.Index([]End{EndCrashed, EndWrong, EndFailed, EndStuck, EndLate, EndLost}, e)
 }
 
 // Result is what the process of one rank found.
@@ -131,6 +132,26 @@ func ladder() []rung {
 	}
 }
 
+// maxExchange bounds what a rank sends in an all-to-all, so that a job of thousands of
+// ranks has the memory and the time for it.
+const maxExchange = 64 * mib
+
+// sizesFor returns the sizes of the rung for these groups.
+func (g *rung) sizesFor(groups [][]int) []int {
+	if g.kind != KindAllToAll {
+		return g.sizes
+	}
+	largest := 1
+	for _, ranks := range groups {
+		largest = max(largest, len(ranks))
+	}
+	var sizes []int
+	for _, size := range g.sizes {
+		sizes = append(sizes, min(size, max(8, maxExchange/largest&^7)))
+	}
+	return slices.Compact(sizes)
+}
+
 // Ladder decides what is tested next, and in the end who is to blame.
 type Ladder struct {
 	ranks  []Rank // by rank
@@ -162,6 +183,9 @@ func NewLadder(ranks []Rank, scope Scope) *Ladder {
 		}
 	}
 	l.report = newReport(ranks, l.nodes)
+	if scope == ScopeLinks && len(l.nodes) < 2 {
+		l.report.Warnings = append(l.report.Warnings, "one node has no links to other nodes: give --nnodes, or start gorun selftest on more nodes")
+	}
 	return l
 }
 
@@ -174,7 +198,7 @@ func (l *Ladder) Next(results []Result) (Plan, bool) {
 	for len(l.rungs) > 0 && l.report.Failure == nil {
 		if groups := l.groups(); groups != nil {
 			g := l.rungs[0]
-			l.last = Plan{l.step, g.name, g.kind, g.sizes, l.withNodes(groups), g.deadline}
+			l.last = Plan{l.step, g.name, g.kind, g.sizesFor(groups), l.withNodes(groups), g.deadline}
 			l.step++
 			return l.last, true
 		}
@@ -319,7 +343,7 @@ func (l *Ladder) judge(group []int, byRank map[int]Result) Result {
 	for _, rank := range group {
 		r, ok := byRank[rank]
 		if !ok {
-			r = Result{Rank: rank, End: EndLate, Text: "its tester did not answer"}
+			r = Result{Rank: rank, End: EndStuck, Text: "its tester did not answer"}
 		}
 		switch {
 		case r.End == EndPassed && worst.End == EndPassed:
@@ -369,7 +393,7 @@ func (l *Ladder) endRung() {
 				l.report.markSlowRank(l.nodes[i][u], g.name)
 			}
 			if b.failed {
-				l.report.failPairs(g.name, b, len(l.nodes[i]), func(u int) subject { return l.rankSubject(l.nodes[i][u]) }, failed)
+				l.report.failPairs(g.name, b, func(u int) subject { return l.rankSubject(l.nodes[i][u]) }, failed)
 			}
 		}
 	case g.paired:
@@ -378,7 +402,7 @@ func (l *Ladder) endRung() {
 			l.report.markSlowNode(u, g.name)
 		}
 		if b.failed {
-			l.report.failPairs(g.name, b, len(l.nodes), l.nodeSubject, failed)
+			l.report.failPairs(g.name, b, l.nodeSubject, failed)
 		}
 	case len(failed) > 0:
 		l.report.failGroups(g, failed, l)
@@ -389,6 +413,7 @@ func (l *Ladder) endRung() {
 // subject is a rank or a node that a verdict names.
 type subject struct {
 	text  string
+	id    int // its number: a rank's or a node's
 	nodes []int
 	ranks []int
 }
@@ -399,11 +424,11 @@ func (l *Ladder) rankSubject(rank int) subject {
 	if r.Device != "" {
 		text = fmt.Sprintf("rank %d (local rank %d, %s) on %s", r.Rank, r.Local, r.Device, r.Host)
 	}
-	return subject{text, []int{r.Node}, []int{rank}}
+	return subject{text, rank, []int{r.Node}, []int{rank}}
 }
 
 func (l *Ladder) nodeSubject(node int) subject {
-	return subject{fmt.Sprintf("node %d (%s)", node, l.ranks[l.nodes[node][0]].Host), []int{node}, l.nodes[node]}
+	return subject{fmt.Sprintf("node %d (%s)", node, l.ranks[l.nodes[node][0]].Host), node, []int{node}, l.nodes[node]}
 }
 
 // pick returns the elements at the indices.

@@ -207,3 +207,48 @@ func TestBusBandwidth(t *testing.T) {
 		}
 	}
 }
+
+// TestAllToAllOfManyRanks checks that the exchange of a large job needs bounded memory.
+func TestAllToAllOfManyRanks(t *testing.T) {
+	_, plans := play(t, fleet(slices.Repeat([]int{8}, 512)...), ScopeFull, nil)
+	p := plans[len(plans)-1]
+	if sent := 512 * 8 * slices.Max(p.Sizes); p.Kind != KindAllToAll || sent > maxExchange || len(p.Sizes) != 1 {
+		t.Errorf("%s of %v bytes", p.Kind, p.Sizes)
+	}
+}
+
+// TestManyFaultsAreAFewLines checks the text of a fault that every rank of a large job has.
+func TestManyFaultsAreAFewLines(t *testing.T) {
+	r, _ := play(t, fleet(slices.Repeat([]int{8}, 512)...), ScopeFull, func(Plan, []int, int) *Result {
+		return &Result{End: EndCrashed, Text: strings.Repeat("x", 400)}
+	})
+	var table bytes.Buffer
+	if err := r.WriteTable(&table); err != nil || !strings.Contains(r.Failure.Text, "and 4088 more") || len(r.Failure.Text) > 5000 {
+		t.Errorf("%v: %d bytes: %.300s", err, len(r.Failure.Text), r.Failure.Text)
+	}
+	if n := strings.Count(table.String(), "scontrol"); n != 1 {
+		t.Errorf("%d lines of scontrol", n)
+	}
+}
+
+// TestWrongValuesOfAllTogetherNameNobody checks that the first rank that saw wrong values,
+// which come from any of them, is not blamed.
+func TestWrongValuesOfAllTogetherNameNobody(t *testing.T) {
+	r, _ := play(t, fleet(2, 2), ScopeQuick, func(p Plan, _ []int, _ int) *Result {
+		if p.Rung == "all-reduce" {
+			return &Result{End: EndWrong, Text: "element 3"}
+		}
+		return nil
+	})
+	if r.Failure == nil || r.Failure.Nodes != nil || r.Failure.Ranks != nil || !strings.Contains(r.Failure.Text, "although smaller groups work") {
+		t.Errorf("%+v", r.Failure)
+	}
+}
+
+// TestHostOfSeveralNodesHasTheWorstState checks that no host is both good and bad.
+func TestHostOfSeveralNodesHasTheWorstState(t *testing.T) {
+	r := Report{Nodes: []NodeReport{{Host: "a", State: StateGood}, {Host: "a", State: StateBad}, {Host: "b", State: StateGood}}}
+	if good, bad := r.Hosts(StateGood), r.Hosts(StateBad); !slices.Equal(good, []string{"b"}) || !slices.Equal(bad, []string{"a"}) {
+		t.Errorf("good %v, bad %v", good, bad)
+	}
+}

@@ -128,12 +128,14 @@ func slowLimit(round []pairResult) float64 {
 // blame says which units or pairs the rounds blame.
 type blame struct {
 	units []int   // failed with every partner, and once with partners that all passed elsewhere
-	pairs [][]int // groups that failed without such a unit
+	pairs [][]int // groups that failed without such a unit, each once
 	slow  []int   // slow in every round
 	// common reports that no unit can be named: most of them failed, so the network or
 	// a setting that all share is at fault.
 	common bool
 	failed bool // a group failed
+	// passed counts the groups of each unit that passed.
+	passed map[int]int
 }
 
 // judgePairs returns the blame of all rounds.
@@ -182,12 +184,15 @@ func judgePairs(rounds [][]pairResult) blame {
 				continue
 			}
 			failures++
-			if !slices.ContainsFunc(r.units, func(u int) bool { return slices.Contains(b.units, u) }) {
-				b.pairs = append(b.pairs, r.units)
+			pair := slices.Sorted(slices.Values(r.units))
+			named := slices.ContainsFunc(pair, func(u int) bool { return slices.Contains(b.units, u) })
+			if !named && !slices.ContainsFunc(b.pairs, func(p []int) bool { return slices.Equal(p, pair) }) {
+				b.pairs = append(b.pairs, pair)
 			}
 		}
 	}
-	b.common = 2*len(b.units) > len(units) || len(b.units) == 0 && failures > 1 && 2*len(b.pairs) > groupCount(rounds)
+	b.passed = passed
+	b.common = 2*len(b.units) > len(units) || len(b.units) == 0 && failures > 1 && 2*failures > groupCount(rounds)
 	if b.common {
 		b.units, b.pairs = nil, nil
 	}

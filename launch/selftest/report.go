@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"text/tabwriter"
+
+	"github.com/gorun/gorun/internal/term"
 )
 
 // Report is what a self-test found.
@@ -25,7 +27,7 @@ type Report struct {
 // State is what the self-test found of a node.
 type State string
 
-// The states of a node. A node is untested if the ladder ended at a fault of others.
+// The states of a node, as far as the ladder went: the rungs above a failure are not played.
 const (
 	StateGood State = "good"
 	StateSlow State = "slow"
@@ -34,6 +36,12 @@ const (
 	// no node can be named.
 	StateSuspect State = "suspect"
 )
+
+// isWorse reports whether s is worse than another state.
+func (s State) isWorse(than State) bool {
+	order := []State{StateGood, StateSlow, StateSuspect, StateBad}
+	return slices.Index(order, s) > slices.Index(order, than)
+}
 
 // NodeReport is what the self-test found of one node.
 type NodeReport struct {
@@ -148,16 +156,15 @@ func (r *Report) markSlowRank(rank int, rung string) {
 
 // mark gives nodes a state that is worse than theirs.
 func (r *Report) mark(nodes []int, state State) {
-	order := []State{StateGood, StateSlow, StateSuspect, StateBad}
 	for _, n := range nodes {
-		if slices.Index(order, state) > slices.Index(order, r.Nodes[n].State) {
+		if state.isWorse(r.Nodes[n].State) {
 			r.Nodes[n].State = state
 		}
 	}
 }
 
 // failPairs makes the failure of a rung of pairs.
-func (r *Report) failPairs(rung string, b blame, units int, name func(unit int) subject, failed []failedGroup) {
+func (r *Report) failPairs(rung string, b blame, name func(unit int) subject, failed []failedGroup) {
 	f := Failure{Rung: rung}
 	if r.Failure != nil {
 		f = *r.Failure // of another node's ranks
@@ -171,17 +178,18 @@ func (r *Report) failPairs(rung string, b blame, units int, name func(unit int) 
 	}
 	for _, pair := range b.pairs {
 		var texts []string
-		var nodes, ranks []int
+		var ids, nodes, ranks []int
+		both := "; each works with others, so it is what connects them"
 		for _, u := range pair {
 			s := name(u)
-			texts, nodes, ranks = append(texts, s.text), append(nodes, s.nodes...), append(ranks, s.ranks...)
-		}
-		both := "; each works with others, so it is what connects them"
-		if units == 2 {
-			both = ""
+			texts, ids = append(texts, s.text), append(ids, s.id)
+			nodes, ranks = append(nodes, s.nodes...), append(ranks, s.ranks...)
+			if b.passed[u] == 0 {
+				both = ""
+			}
 		}
 		lines = append(lines, fmt.Sprintf("%s fail together%s: %s", join(texts), both, r.reason(failed, ranks)))
-		f.Pairs = append(f.Pairs, pair)
+		f.Pairs = append(f.Pairs, ids)
 		r.mark(nodes, StateSuspect)
 	}
 	if b.common {
@@ -194,7 +202,7 @@ func (r *Report) failPairs(rung string, b blame, units int, name func(unit int) 
 		r.mark(nodes, StateSuspect)
 		lines = append(lines, "most pairs fail, so it is what they share, the network or a setting: "+r.reason(failed, nil))
 	}
-	f.Text = strings.Join(append(nonEmpty(f.Text), lines...), "; ")
+	f.Text = strings.Join(append(nonEmpty(f.Text), few(lines)...), "; ")
 	f.Fix = fixOf(f)
 	r.Failure, r.OK = &f, false
 }
@@ -211,20 +219,24 @@ func (r *Report) failGroups(g rung, failed []failedGroup, l *Ladder) {
 			lines = append(lines, fmt.Sprintf("the %d ranks of %s fail together: %s", len(group.ranks), s.text, r.reason([]failedGroup{group}, nil)))
 			f.Nodes = append(f.Nodes, s.nodes...)
 			r.mark(s.nodes, StateBad)
-		case g.of == unitRank || result.End == EndCrashed || result.End == EndWrong:
+		case g.of == unitRank || result.End == EndCrashed: // wrong values may come from any of them
 			s := l.rankSubject(result.Rank)
 			lines = append(lines, fmt.Sprintf("%s: %s", s.text, result.describe()))
 			f.Nodes, f.Ranks = append(f.Nodes, s.nodes...), append(f.Ranks, s.ranks...)
 			r.mark(s.nodes, StateBad)
 		default:
 			s := l.rankSubject(result.Rank)
-			lines = append(lines, fmt.Sprintf("all %d ranks together fail, although the pairs work; first of all %s: %s", len(group.ranks), s.text, result.describe()))
+			before := "smaller groups work"
+			if l.scope == ScopeFull {
+				before = "the pairs work"
+			}
+			lines = append(lines, fmt.Sprintf("all %d ranks together fail, although %s; first of all %s: %s", len(group.ranks), before, s.text, result.describe()))
 			for n := range r.Nodes {
 				r.mark([]int{n}, StateSuspect)
 			}
 		}
 	}
-	f.Text = strings.Join(lines, "; ")
+	f.Text = strings.Join(few(lines), "; ")
 	f.Fix = fixOf(f)
 	r.Failure, r.OK = &f, false
 }
@@ -265,6 +277,15 @@ func fixOf(f Failure) string {
 		return "test what connects the named ones: cable, port, switch, ACS or P2P settings of the machine"
 	}
 	return "look at what all nodes share: interface (NCCL_SOCKET_IFNAME, --iface), firewall, MTU; gorun check compares the nodes"
+}
+
+// few returns the first lines, and how many more there are.
+func few(lines []string) []string {
+	const most = 8
+	if len(lines) <= most {
+		return lines
+	}
+	return append(lines[:most:most], fmt.Sprintf("and %d more", len(lines)-most))
 }
 
 func nonEmpty(text string) []string {
@@ -309,21 +330,27 @@ func (r *Report) WriteTable(out io.Writer) error {
 	}
 	if r.Failure != nil {
 		fmt.Fprintf(out, "FAILED at the rung %q: %s\nfix: %s\n", r.Failure.Rung, r.Failure.Text, r.Failure.Fix)
-		for _, n := range r.Nodes {
-			if n.State == StateBad {
-				fmt.Fprintf(out, "in Slurm: scontrol update NodeName=%s State=DRAIN Reason=\"gorun selftest: %s\"\n", n.Host, r.Failure.Rung)
-			}
+		if bad := r.Hosts(StateBad); len(bad) > 0 {
+			fmt.Fprintf(out, "in Slurm: %s\n", term.Command("scontrol", "update", "NodeName="+strings.Join(bad, ","), "State=DRAIN", "Reason=gorun selftest: "+r.Failure.Rung))
 		}
 	}
 	return nil
 }
 
-// Hosts returns the hosts of nodes in one of the states, each once.
+// Hosts returns the hosts in one of the states, each once. A host of several nodes has the
+// state of the worst.
 func (r *Report) Hosts(states ...State) []string {
+	worst := make(map[string]State)
+	for _, n := range r.Nodes {
+		if state, known := worst[n.Host]; !known || n.State.isWorse(state) {
+			worst[n.Host] = n.State
+		}
+	}
 	var hosts []string
 	for _, n := range r.Nodes {
-		if slices.Contains(states, n.State) && !slices.Contains(hosts, n.Host) {
+		if state, left := worst[n.Host]; left && slices.Contains(states, state) {
 			hosts = append(hosts, n.Host)
+			delete(worst, n.Host)
 		}
 	}
 	return hosts

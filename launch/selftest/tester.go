@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gorun/gorun/internal/term"
 	"github.com/gorun/gorun/worker"
 	"github.com/gorun/gorun/worker/contract"
 )
@@ -22,10 +23,10 @@ const (
 	// maxPlan and maxResult bound what a tester reads from the store and from a probe. A
 	// plan of 65,536 ranks has 0.5 MB.
 	maxPlan, maxResult = 4 << 20, 64 << 10
-	// maxText bounds what a probe says about its end.
-	maxText = 1000
 	// answerTime is how long a result may take after the deadline of its process.
 	answerTime = 15 * time.Second
+	// lookTime is how long a result is looked for after the time for all answers is over.
+	lookTime = 200 * time.Millisecond
 	// killTime is how long a probe gets to end by itself after its deadline.
 	killTime = 2 * time.Second
 	// firstRound and groupBits number the worlds of probes: by step and group, above any
@@ -97,39 +98,56 @@ func planKey(step int) string         { return fmt.Sprintf("selftest/plan/%d", s
 func resultKey(step, rank int) string { return fmt.Sprintf("selftest/result/%d/%d", step, rank) }
 func rankKey(rank int) string         { return fmt.Sprintf("selftest/rank/%d", rank) }
 
-// Run plays the ladder with all testers of the job and returns what it found. The tester
-// of rank 0 conducts.
+// Run plays the ladder with all testers of the job and returns what it found: at rank 0,
+// whose tester conducts, the whole report, elsewhere the verdict.
 func (t *Tester) Run(ctx context.Context, scope Scope) (*Report, error) {
 	if err := t.set(ctx, rankKey(t.Self.Rank), t.Self); err != nil {
 		return nil, err
 	}
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	conducted := make(chan error, 1)
-	if t.Self.Rank == 0 {
-		go func() {
-			err := t.conduct(ctx, scope)
-			if err != nil {
-				cancel(err)
-			}
-			conducted <- err
-		}()
-	} else {
-		conducted <- nil
+	if t.Self.Rank > 0 {
+		return t.obey(ctx)
 	}
-	report, err := t.obey(ctx)
-	return report, errors.Join(<-conducted, err)
+	type outcome struct {
+		report *Report
+		err    error
+	}
+	conducted := make(chan outcome, 1)
+	go func() {
+		report, err := t.conduct(ctx, scope)
+		if err != nil {
+			cancel(err)
+		}
+		conducted <- outcome{report, err}
+	}()
+	_, err := t.obey(ctx)
+	if err != nil {
+		cancel(err)
+	}
+	whole := <-conducted
+	if whole.err != nil {
+		return nil, whole.err
+	}
+	return whole.report, err
 }
 
 // conduct plays the ladder: plans out, results in, at last the report.
-func (t *Tester) conduct(ctx context.Context, scope Scope) error {
+func (t *Tester) conduct(ctx context.Context, scope Scope) (*Report, error) {
 	ranks := make([]Rank, t.Size)
 	for i := range ranks {
 		if err := t.get(ctx, rankKey(i), answerTime, &ranks[i]); err != nil {
-			return fmt.Errorf("rank %d did not begin the self-test: %w", i, err)
+			return nil, fmt.Errorf("rank %d did not begin the self-test: %w", i, err)
 		}
-		if r := ranks[i]; r.Rank != i || r.Node < 0 || r.Node >= t.Size {
-			return fmt.Errorf("rank %d announced itself as rank %d of node %d", i, r.Rank, r.Node)
+		r := &ranks[i]
+		if r.Rank != i || r.Node < 0 || r.Node >= t.Size {
+			return nil, fmt.Errorf("rank %d announced itself as rank %d of node %d", i, r.Rank, r.Node)
+		}
+		r.Host, r.Device = term.OneLine(r.Host), term.OneLine(r.Device)
+	}
+	for node := range slices.MaxFunc(ranks, func(a, b Rank) int { return a.Node - b.Node }).Node {
+		if !slices.ContainsFunc(ranks, func(r Rank) bool { return r.Node == node }) {
+			return nil, fmt.Errorf("no rank announced itself as one of node %d", node)
 		}
 	}
 	l := NewLadder(ranks, scope)
@@ -137,23 +155,25 @@ func (t *Tester) conduct(ctx context.Context, scope Scope) error {
 	for step := 0; ; step++ {
 		plan, more := l.Next(results)
 		if !more {
-			return t.set(ctx, planKey(step), message{Report: l.Report()})
+			whole := l.Report()
+			told := Report{OK: whole.OK, Failure: whole.Failure} // the rest may have megabytes
+			return whole, t.set(ctx, planKey(step), message{Report: &told})
 		}
 		t.say("%s: %s", plan.Rung, groupsText(plan.Groups))
 		if err := t.set(ctx, planKey(step), message{Plan: &plan}); err != nil {
-			return err
+			return nil, err
 		}
 		results = nil
 		until := time.Now().Add(plan.Deadline + killTime + answerTime)
 		for _, rank := range ranksOf(plan.Groups) {
 			var r Result
-			if err := t.get(ctx, resultKey(plan.Step, rank), time.Until(until), &r); err != nil {
+			if err := t.get(ctx, resultKey(plan.Step, rank), max(time.Until(until), lookTime), &r); err != nil {
 				if ctx.Err() != nil {
-					return context.Cause(ctx)
+					return nil, context.Cause(ctx)
 				}
-				r = Result{End: EndLate, Text: "its tester did not answer"}
+				r = Result{End: EndStuck, Text: "its tester did not answer"}
 			}
-			r.Rank = rank
+			r = r.checked(rank)
 			results = append(results, r)
 		}
 	}
@@ -220,12 +240,11 @@ func (t *Tester) probe(ctx context.Context, p *Plan, group int) Result {
 	err = cmd.Run()
 	var r Result
 	if json.Unmarshal(out.last(), &r) == nil && r.End != "" {
-		r.Text = shorten(r.Text)
-		return r
+		return r.checked(t.Self.Rank)
 	}
 	switch {
 	case ctx.Err() != nil:
-		return Result{End: EndLate, Text: fmt.Sprintf("killed after %v %s", p.Deadline+killTime, shorten(string(errs.last())))}
+		return Result{End: EndStuck, Text: fmt.Sprintf("killed after %v %s", p.Deadline+killTime, shorten(string(errs.last())))}
 	case err == nil:
 		return Result{End: EndCrashed, Text: "it ended without a result"}
 	}
@@ -317,9 +336,13 @@ func (t *tail) last() []byte {
 	return text[bytes.LastIndexByte(text, '\n')+1:]
 }
 
-func shorten(text string) string {
-	if len(text) > maxText {
-		text = text[:maxText] + "…"
+// checked returns the result that another process gives for a rank, in one line.
+func (r Result) checked(rank int) Result {
+	if r.End != EndPassed && r.End.severity() < 0 {
+		r = Result{End: EndFailed, Text: fmt.Sprintf("its end is %q", shorten(string(r.End)))}
 	}
-	return strings.TrimSpace(text)
+	r.Rank, r.Text = rank, shorten(r.Text)
+	return r
 }
+
+func shorten(text string) string { return term.OneLine(strings.TrimSpace(text)) }
