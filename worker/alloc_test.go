@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log"
+	"math"
 	"testing"
 )
 
@@ -27,7 +28,7 @@ func TestAlloc(t *testing.T) {
 				}
 			}
 		}
-		if _, err := Alloc[float64](c, 1<<40); err == nil {
+		if _, err := Alloc[float64](c, math.MaxInt/16); err == nil {
 			return fmt.Errorf("allocated more than there is")
 		}
 		if _, err := Alloc[float64](c, -1); err == nil {

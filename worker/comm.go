@@ -177,7 +177,7 @@ func (w *World) mesh(ctx context.Context) (*tcp.Mesh, error) {
 	d := w.directory()
 	cfg := tcp.Config{
 		Rank: w.set.Rank, Size: w.set.Size, Token: w.set.Token, Listen: w.set.Listen,
-		Directory: d, Spin: w.board != nil && w.board.Spin(),
+		Directory: d, Spin: w.board() != nil && w.board().Spin(),
 	}
 	if cfg.Token == "" {
 		if cfg.Token, err = d.token(ctx, c, w.set.Rank); err != nil {

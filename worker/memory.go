@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
+	"math"
 	"sync"
 	"sync/atomic"
 	"unsafe"
@@ -30,10 +31,10 @@ type memory struct {
 // none, or too little.
 func (w *World) shared() *shm.Node {
 	w.memory.once.Do(func() {
-		if w.board == nil || w.opts.separate {
+		if w.board() == nil || w.opts.separate {
 			return
 		}
-		if node, err := shm.NewNode(w.board, w.set.LocalRank); err == nil {
+		if node, err := shm.NewNode(w.board(), w.set.LocalRank); err == nil {
 			w.memory.node = node
 		}
 	})
@@ -76,7 +77,7 @@ func Alloc[T Element](c *Comm, n int) ([]T, error) {
 	if node == nil || n == 0 {
 		return make([]T, n), nil
 	}
-	if uint64(n) > 1<<62/uint64(unsafe.Sizeof(zero)) {
+	if uint64(n) > math.MaxInt/uint64(unsafe.Sizeof(zero)) {
 		return nil, fmt.Errorf("gorun: cannot allocate %d elements", n)
 	}
 	b, err := node.Alloc(n * int(unsafe.Sizeof(zero)))
@@ -121,7 +122,7 @@ type engine struct {
 // newEngine returns the engine of all ranks of the world.
 func (w *World) newEngine(mesh *tcp.Mesh) collective.Engine {
 	routes := route.New(route.Config{
-		Mesh: mesh, Size: w.set.Size, Board: w.board, Node: w.shared(), Messages: w.memory.messages,
+		Mesh: mesh, Size: w.set.Size, Board: w.board(), Node: w.shared(), Messages: w.memory.messages,
 		Await: func(ctx context.Context, rank int) error {
 			_, err := w.directory().Lookup(ctx, rank)
 			return err

@@ -114,7 +114,7 @@ func playRank(role string) error {
 	}
 	defer w.Close()
 	if role == roleBound {
-		fmt.Println(allowedCPUs(), w.board.Spin())
+		fmt.Println(allowedCPUs(), w.board().Spin())
 		return nil
 	}
 	c, err := w.Comm(ctx)
@@ -194,7 +194,7 @@ func misbehave(w *World, role string) {
 		sig = syscall.SIGSTOP
 	case roleCorrupt:
 		const half = 64 << 10 // of the last rank's page, which lies before the memory
-		page := unsafe.Add(unsafe.Pointer(&w.board.Memory()[0]), -half)
+		page := unsafe.Add(unsafe.Pointer(&w.board().Memory()[0]), -half)
 		for i := range unsafe.Slice((*byte)(page), half) {
 			*(*byte)(unsafe.Add(page, i)) = byte(i*7) | 1
 		}

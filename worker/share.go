@@ -22,7 +22,7 @@ const (
 // first local rank makes it and writes its address into the store, below prefix. Where
 // ranks cannot share memory there is no board.
 func (w *World) shareBoard(ctx context.Context, prefix string) error {
-	if w.agent != nil || w.board != nil || w.set.LocalSize < 2 || w.set.LocalRank >= w.set.LocalSize {
+	if w.agent != nil || w.board() != nil || w.set.LocalSize < 2 || w.set.LocalRank >= w.set.LocalSize {
 		return nil
 	}
 	machine, err := board.Machine()
@@ -72,8 +72,8 @@ func makeBoard(ranks int) (b *board.Board, address string) {
 
 // boardID is equal on the ranks that share a board, and "" on a rank that has none.
 func (w *World) boardID() string {
-	if w.board == nil {
+	if w.board() == nil {
 		return ""
 	}
-	return w.board.ID()
+	return w.board().ID()
 }

@@ -16,18 +16,21 @@ func (w *World) joinBoard(b *board.Board) {
 	if b == nil || w.set.LocalRank >= b.Ranks() {
 		return
 	}
-	w.board = b
+	w.joined.Store(b)
 	w.callers.Number = func(place string) uint16 { return b.Site(w.set.LocalRank, place) }
 	b.Join(w.set.LocalRank, w.set.Rank, os.Getpid())
 }
 
+// board returns what the ranks of this node share; nil: there is none, or not yet.
+func (w *World) board() *board.Board { return w.joined.Load() }
+
 // boardAbort returns the abort that the board has, nil if it has none. The board has it
 // before the agent's frame arrives. The world then ends.
 func (w *World) boardAbort() *AbortError {
-	if w.board == nil || !w.board.Aborted() {
+	if w.board() == nil || !w.board().Aborted() {
 		return nil
 	}
-	abort := aborted(w.board.Cause())
+	abort := aborted(w.board().Cause())
 	w.end(abort)
 	return abort
 }
@@ -35,13 +38,13 @@ func (w *World) boardAbort() *AbortError {
 // callerOf returns the line of the program where a rank of this node made a call, "" if the
 // board does not say. rank is that of the call's communicator.
 func (w *World) callerOf(call *collective.Call, rank int) string {
-	if w.board == nil {
+	if w.board() == nil {
 		return ""
 	}
 	whole := *call
 	whole.Step = 0 // which call it is, not which message of it
-	for local := range w.board.Ranks() {
-		for _, at := range w.board.Positions(local, maxVisits) {
+	for local := range w.board().Ranks() {
+		for _, at := range w.board().Positions(local, maxVisits) {
 			if at.Comm.ID != call.Comm || at.Comm.Rank != rank {
 				continue
 			}
@@ -84,11 +87,11 @@ const maxMessages = 3
 // positions returns where a communicator writes its calls: on the board, if there is one.
 // rank and size are those of the communicator.
 func (w *World) positions(comm uint64, rank, size int, next collective.Positions) collective.Positions {
-	if w.board == nil {
+	if w.board() == nil {
 		return next
 	}
 	c := board.Comm{ID: comm, Rank: rank, Size: size}
-	return &positions{w: w, comm: c, next: next, collectives: w.board.OpenLine(w.set.LocalRank, c)}
+	return &positions{w: w, comm: c, next: next, collectives: w.board().OpenLine(w.set.LocalRank, c)}
 }
 
 // Enter is described at collective.Positions.
@@ -126,7 +129,7 @@ func (p *positions) lineOf(call *collective.Call, peer int) *board.Line {
 	if len(p.messages) >= maxMessages {
 		return nil
 	}
-	line := p.w.board.OpenLine(p.w.set.LocalRank, p.comm)
+	line := p.w.board().OpenLine(p.w.set.LocalRank, p.comm)
 	if line != nil {
 		p.messages = append(p.messages, &openMessage{line, call, peer})
 	}
@@ -162,7 +165,7 @@ func (p *positions) Others(call *collective.Call, peer int) []collective.Positio
 			known[at.Rank] = at
 		}
 	}
-	for local := range p.w.board.Ranks() {
+	for local := range p.w.board().Ranks() {
 		if at, ok := p.read(local, call); ok && (peer < 0 || at.Rank == peer) {
 			known[at.Rank] = at
 		}
@@ -181,7 +184,7 @@ func (p *positions) read(local int, call *collective.Call) (found collective.Pos
 	if local == p.w.set.LocalRank {
 		return found, false
 	}
-	for _, at := range p.w.board.Positions(local, 1) {
+	for _, at := range p.w.board().Positions(local, 1) {
 		c := at.Comm
 		if c.ID != p.comm.ID || c.Size != p.comm.Size || c.Rank < 0 || c.Rank >= c.Size || c.Rank == p.comm.Rank {
 			continue

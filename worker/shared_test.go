@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 
@@ -92,8 +93,8 @@ func TestWorkerTakesTheBoard(t *testing.T) {
 			if f := hello(); f.Board != contract.BoardVersion {
 				t.Errorf("hello %+v", f)
 			}
-			if (w.board != nil) != tc.want {
-				t.Fatalf("board %v", w.board)
+			if (w.board() != nil) != tc.want {
+				t.Fatalf("board %v", w.board())
 			}
 			if m := b.Member(1); tc.want && (m.Rank != 5 || m.PID != os.Getpid()) {
 				t.Errorf("on the board: %+v", m)
@@ -222,8 +223,8 @@ func TestRanksShareABoardWithoutAnAgent(t *testing.T) {
 		if w.boardID() == "" || w.boardID() != worlds[rank/3*3].boardID() {
 			t.Errorf("rank %d has the board %q", rank, w.boardID())
 		}
-		for local := range w.board.Ranks() {
-			if m := w.board.Member(local); m.Rank != rank/3*3+local {
+		for local := range w.board().Ranks() {
+			if m := w.board().Member(local); m.Rank != rank/3*3+local {
 				t.Errorf("rank %d sees %+v", rank, m)
 			}
 		}
@@ -232,13 +233,30 @@ func TestRanksShareABoardWithoutAnAgent(t *testing.T) {
 		t.Error("two nodes share a board")
 	}
 	for name, s := range map[string]Settings{"alone": {Size: 1, LocalSize: 1}, "no such rank": {Rank: 2, Size: 3, LocalRank: 2, LocalSize: 2}} {
-		if w := share("b/", s); w.board != nil {
+		if w := share("b/", s); w.board() != nil {
 			t.Errorf("%s: a board", name)
 		}
 	}
 	// A second process that is the first local rank gets no board of its own.
-	if w := share("a/", Settings{Rank: 0, Size: 5, LocalRank: 0, LocalSize: 3}); w.board != nil {
+	if w := share("a/", Settings{Rank: 0, Size: 5, LocalRank: 0, LocalSize: 3}); w.board() != nil {
 		t.Error("two processes are the first of a node")
+	}
+}
+
+// TestStepWhileCommJoins finds, with the race detector, what Step reads and Comm writes.
+func TestStepWhileCommJoins(t *testing.T) {
+	b := newBoard(t)
+	w := start(t, Settings{Rank: 1, Size: 2, LocalRank: 1})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for range 100 {
+			w.Step(7)
+		}
+	})
+	w.joinBoard(b)
+	wg.Wait()
+	if w.Step(8); b.Member(1).Step != 8 {
+		t.Errorf("the board says step %d", b.Member(1).Step)
 	}
 }
 

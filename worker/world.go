@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gorun/gorun/worker/board"
@@ -16,12 +17,12 @@ import (
 
 // World is this process's place among the ranks of its job.
 type World struct {
-	set   Settings
-	agent *agent       // nil without an agent
-	board *board.Board // that the ranks of this node share; nil: there is none
-	ctx   context.Context
-	end   context.CancelCauseFunc
-	wg    sync.WaitGroup // the reader of the agent's frames
+	set    Settings
+	agent  *agent                      // nil without an agent
+	joined atomic.Pointer[board.Board] // see board; Step reads it while Comm joins
+	ctx    context.Context
+	end    context.CancelCauseFunc
+	wg     sync.WaitGroup // the reader of the agent's frames
 
 	opts    options
 	callers caller.Table // lines of the program that call
@@ -149,8 +150,8 @@ const stepPause = 200 * time.Millisecond
 // Step tells the agent that the program is at step n, for those who watch the job (gorun
 // status --json). It may be called as often as the program likes.
 func (w *World) Step(n int) {
-	if w.board != nil {
-		w.board.SetStep(w.set.LocalRank, uint64(max(0, n)))
+	if w.board() != nil {
+		w.board().SetStep(w.set.LocalRank, uint64(max(0, n)))
 		return // the agent reads it there
 	}
 	if w.agent == nil {

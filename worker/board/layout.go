@@ -1,6 +1,7 @@
 package board
 
 import (
+	"math"
 	"sync/atomic"
 	"unsafe"
 
@@ -15,7 +16,7 @@ const (
 	// MaxRanks is the number of ranks that a board takes.
 	MaxRanks = 4096
 	// maxMemory bounds the range of bytes, so that no size overflows.
-	maxMemory = 1 << 46
+	maxMemory = min(1<<46, math.MaxInt/2)
 
 	maxCause    = 3 << 10 // bytes of an abort's cause, as JSON
 	maxSleepers = 16      // sleeping goroutines of a rank that an abort wakes at once

@@ -1,6 +1,9 @@
 package collective
 
-import "fmt"
+import (
+	"fmt"
+	"math"
+)
 
 // The functions below describe collectives for Group.Do and Group.Start, which check
 // their arguments. The buffers are those of the table at Work.
@@ -65,7 +68,7 @@ func AllToAllV(dst Buffer, recvCounts []int, src Buffer, sendCounts []int) *Work
 }
 
 // maxCount bounds the elements of a buffer.
-const maxCount = 1 << 56
+const maxCount = min(1<<56, math.MaxInt)
 
 // check says what is wrong with the arguments of w at a rank of n.
 func (w *Work) check(rank, n int) error {

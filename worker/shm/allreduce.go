@@ -2,6 +2,7 @@ package shm
 
 import (
 	"fmt"
+	"sync/atomic"
 
 	"github.com/gorun/gorun/worker/collective"
 )
@@ -57,7 +58,9 @@ func (e *Engine) beginInPlace(w *collective.Work, operand []byte, put func()) (d
 	}
 	direct, mixed := true, false
 	for i := range e.peers {
-		if *e.line(i).extra() == 0 {
+		p := &e.peers[i]
+		p.operand = atomic.LoadUint64(e.line(i).extra()) // once: what was checked is what is used
+		if p.operand == 0 {
 			direct = false
 		} else {
 			mixed = true
@@ -79,7 +82,7 @@ func (e *Engine) beginInPlace(w *collective.Work, operand []byte, put func()) (d
 func (e *Engine) checkPlaces(size int) error {
 	memory := e.node.board.Memory()
 	for i := range e.peers {
-		if at := *e.line(i).extra() - 1; at > uint64(len(memory)) || uint64(size) > uint64(len(memory))-at || at%8 != 0 {
+		if at := e.peers[i].operand - 1; at > uint64(len(memory)) || uint64(size) > uint64(len(memory))-at || at%8 != 0 {
 			return fmt.Errorf("rank %d says that its buffer is where there is no memory: its part of the board is damaged", e.members[i].World)
 		}
 	}
@@ -96,6 +99,11 @@ func (e *Engine) reduceScatter(w *collective.Work) error {
 	if !direct {
 		return e.run()
 	}
+	return e.scatterInPlace(w)
+}
+
+// scatterInPlace reduces this rank's part of the operands, which all lie in shared memory.
+func (e *Engine) scatterInPlace(w *collective.Work) error {
 	memory, at := e.node.board.Memory(), 0
 	for _, n := range w.RecvCounts[:e.rank] {
 		at += n * w.Src.Type.Size()
@@ -106,7 +114,7 @@ func (e *Engine) reduceScatter(w *collective.Work) error {
 		// The result may lie where an operand is that is not the first.
 		result := e.peers[e.rank].results[e.calls%2][:len(d)]
 		e.reduceBlocks(&w.Call, result, func(rank int) []byte {
-			return memory[*e.line(rank).extra()-1:][at+lo:][:len(d)]
+			return memory[e.peers[rank].operand-1:][at+lo:][:len(d)]
 		}, nil)
 		copy(d, result)
 	}
@@ -128,7 +136,7 @@ func (e *Engine) reduceInPlace(w *collective.Work) error {
 	memory := e.node.board.Memory()
 	slice := roundUp((size+n-1)/n, 64)
 	lo, hi := min(size, e.rank*slice), min(size, (e.rank+1)*slice)
-	operand := func(rank int) []byte { return memory[*e.line(rank).extra()-1:][lo:hi] }
+	operand := func(rank int) []byte { return memory[e.peers[rank].operand-1:][lo:hi] }
 	result := operand(0)
 	e.reduceBlocks(&w.Call, result, operand, func(lo, hi int) {
 		for i := 1; i < n; i++ {

@@ -34,7 +34,8 @@ type Member struct {
 // peer is one rank's part of the communicator.
 type peer struct {
 	*block
-	entry *entry
+	entry   *entry
+	operand uint64 // where the rank says that the operand of the present call lies in the board's memory, plus 1
 }
 
 // New returns the engine of communicator comm, whose members are given by rank. All of
@@ -65,7 +66,7 @@ func New(ctx context.Context, n *Node, comm uint64, members []Member, below coll
 		if err != nil {
 			return nil, e.fail(err)
 		}
-		e.peers[i] = peer{b, entry}
+		e.peers[i] = peer{block: b, entry: entry}
 		complete = complete && b != nil
 	}
 	if !complete {

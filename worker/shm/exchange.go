@@ -2,6 +2,7 @@ package shm
 
 import (
 	"slices"
+	"sync/atomic"
 	"unsafe"
 
 	"github.com/gorun/gorun/worker/collective"
@@ -74,13 +75,13 @@ func (e *Engine) exchange(w *collective.Work) error {
 	}
 	if unequal {
 		for i := range e.peers {
-			if sent := *e.count(i, e.rank); sent != uint64(w.RecvCounts[i]) {
+			if sent := atomic.LoadUint64(e.count(i, e.rank)); sent != uint64(w.RecvCounts[i]) {
 				return &collective.MismatchError{
 					Rank: e.members[e.rank].World, Mine: counted(w.Call, uint64(w.RecvCounts[i])),
 					Peer: e.members[i].World, Theirs: counted(w.Call, sent),
 				}
 			}
-			e.now.steps = max(e.now.steps, uint32(*e.line(i).extra()))
+			e.now.steps = max(e.now.steps, uint32(atomic.LoadUint64(e.line(i).extra())))
 		}
 	}
 	return e.run()

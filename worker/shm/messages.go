@@ -140,8 +140,8 @@ func (n *Node) NewMessages() *Messages {
 		p := &m.peers[i]
 		p.out.ring, p.out.data = ringAt(n.ringOf(n.local, i))
 		p.in.ring, p.in.data = ringAt(n.ringOf(i, n.local))
-		p.out.at, p.in.at = p.out.tail.Load(), p.in.head.Load()
-		p.out.seen = p.out.at - uint64(len(p.out.data)) // put looks where the reader is
+		p.out.at, p.in.at = p.out.tail.Load()&^63, p.in.head.Load()&^63 // as records lie
+		p.out.seen = p.out.at - uint64(len(p.out.data))                 // put looks where the reader is
 	}
 	m.stuck.timer = time.AfterFunc(unblockTime, m.unblock)
 	m.stuck.timer.Stop()

@@ -24,9 +24,10 @@ type Node struct {
 
 	failed atomic.Pointer[error] // why every call fails
 
-	mu   sync.Mutex
-	free []span      // of this rank's arena, in order, with gaps between them
-	used map[int]int // size of each piece that Alloc returned, by its offset
+	mu     sync.Mutex
+	free   []span         // of this rank's arena, in order, with gaps between them
+	used   map[int]int    // size of each piece that Alloc returned, by its offset
+	blocks [maxBlocks]int // offset of the block of each entry of the directory; 0: it has none
 }
 
 // span is some bytes of an arena, by offset.
@@ -175,12 +176,12 @@ func (n *Node) reclaim() {
 	d := n.directory(n.local)
 	for i := range d.entries {
 		e := &d.entries[i]
-		place := e.place.Load()
-		if place == 0 || e.left.Load() != 0 {
+		if e.place.Load() == 0 || e.left.Load() != 0 {
 			continue
 		}
-		if place != noMemory {
-			n.give(span{int(place), blockSize})
+		if at := n.blocks[i]; at != 0 {
+			n.give(span{at, blockSize})
+			n.blocks[i] = 0
 		}
 		e.place.Store(0)
 	}
@@ -200,7 +201,7 @@ func (n *Node) open(comm uint64, size int) error {
 		}
 		place := uint64(noMemory)
 		if at, ok := n.take(blockSize); ok {
-			place = uint64(at)
+			place, n.blocks[i] = uint64(at), at
 			clear(n.arena(n.local)[at:][:blockSize])
 		}
 		e.comm.Store(comm)

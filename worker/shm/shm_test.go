@@ -516,6 +516,81 @@ func TestDamagedOffset(t *testing.T) {
 	}
 }
 
+// TestOffsetChangesAfterTheCheck checks that a rank uses the offset that it has checked, not
+// what the other rank writes there later.
+func TestOffsetChangesAfterTheCheck(t *testing.T) {
+	scatter := func(b []byte) *collective.Work {
+		return collective.ReduceScatter(collective.Of(make([]byte, len(b)/2)), collective.Of(b), collective.Sum)
+	}
+	reduce := func(b []byte) *collective.Work { return collective.AllReduce(collective.Of(b), collective.Sum) }
+	for name, tc := range map[string]struct {
+		work func(b []byte) *collective.Work
+		do   func(e *Engine, w *collective.Work) error
+	}{
+		"all-reduce": {reduce, (*Engine).reduceInPlace},
+		"reduce-scatter": {scatter, func(e *Engine, w *collective.Work) error {
+			w.RecvCounts = []int{w.Dst.Count, w.Dst.Count}
+			return e.scatterInPlace(w)
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			mustWorld(t, newBoard(t, 2, perRank), func(_ context.Context, n *Node, e *Engine) error {
+				b, err := n.Alloc(4096)
+				if err != nil {
+					return err
+				}
+				b[0] = 1
+				w := tc.work(b)
+				e.calls++
+				e.plan(w)
+				direct, err := e.beginInPlace(w, b, func() {})
+				if err != nil || !direct {
+					return fmt.Errorf("direct %v, error %v", direct, err)
+				}
+				if err := e.step(); err != nil {
+					return err
+				}
+				*e.line(e.rank).extra() = 1 << 63
+				if err := e.step(); err != nil {
+					return err
+				}
+				if err := tc.do(e, w); err != nil {
+					return err
+				}
+				if got := w.Dst.Data[0]; e.rank == 0 && got != 2 {
+					return fmt.Errorf("the sum is %d", got)
+				}
+				return nil
+			})
+		})
+	}
+}
+
+// TestDamagedDirectory checks that a rank makes blocks where it has memory, whatever others
+// wrote into its directory.
+func TestDamagedDirectory(t *testing.T) {
+	n, err := NewNode(newBoard(t, 1, perRank), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := n.open(1, 1); err != nil {
+		t.Fatal(err)
+	}
+	e := &n.directory(0).entries[0]
+	e.place.Store(1 << 40)
+	e.left.Store(0)
+	for comm := range uint64(3) {
+		if err := n.open(2+comm, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, s := range n.free {
+		if s.at < directorySize || s.at+s.size > n.inboxAt() {
+			t.Errorf("%+v is not free memory", s)
+		}
+	}
+}
+
 func TestAllocAndFree(t *testing.T) {
 	n, err := NewNode(newBoard(t, 1, directorySize+blockSize+32<<10), 0)
 	if err != nil {
