@@ -119,7 +119,7 @@ func teach(ctx context.Context, name string, std streams) error {
 		return usagef("--teach reads one log, and %s is a folder: name the log with the error", name)
 	}
 	if name != "-" {
-		f, err := os.Open(name)
+		f, err := openLog(name)
 		if err != nil {
 			return unreadable(name, err)
 		}
@@ -163,6 +163,21 @@ func filesOf(names []string) ([]string, error) {
 	return all, nil
 }
 
+// openLog opens a log. It refuses a device that has no end.
+func openLog(name string) (*os.File, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	info, err := f.Stat()
+	null, nullErr := os.Stat(os.DevNull)
+	if err == nil && info.Mode()&os.ModeCharDevice != 0 && !isTerminal(f) && (nullErr != nil || !os.SameFile(info, null)) {
+		f.Close()
+		return nil, errors.New("it is a device: name a file, a pipe, or - for standard input")
+	}
+	return f, nil
+}
+
 // explainer reads logs and dumps.
 type explainer struct {
 	scanner *diagnose.Scanner
@@ -179,7 +194,7 @@ func (e *explainer) read(ctx context.Context, name string) error {
 		e.warnEmpty("standard input", in)
 		return e.scanner.Read(ctx, diagnose.Log{Name: name, Rank: -1, Local: -1}, in)
 	}
-	f, err := os.Open(name)
+	f, err := openLog(name)
 	if err != nil {
 		return err
 	}

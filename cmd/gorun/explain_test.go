@@ -60,6 +60,7 @@ func TestExplainCommand(t *testing.T) {
 		{"\x7fELF\x02\x01\x01" + strings.Repeat("\x00\x03\x00\x10", 500), nil, 0, "gorun: - is not text: give gorun explain the output of a job\n"},
 		{"\x7fELF\x02\x01\x01" + strings.Repeat("\x00\x03\x00\x10", 500), []string{"--json"}, 0, "[]\n"},
 		{"", []string{filepath.Join(dir, "none")}, 2, ""},
+		{"", []string{"/dev/zero"}, 2, ""},
 		{"", []string{dir}, 0, log + ":1: "},
 		{"", []string{"testdata/flight"}, 0, "Root cause: rank 1 did not call all_reduce [4] Float, number 6 of default_pg, in which rank 0 waits (step (train.py:14)); its last call there was all_reduce [4] Float, number 5 (step (train.py:12)) [X-HANG]\n  blame: rank 1\n"},
 		{"", []string{"testdata/flight/dump_1"}, 0, "nothing found"},

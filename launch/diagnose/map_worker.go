@@ -56,6 +56,10 @@ func workerRows() []Row {
 			Cause: "a rank did not make the call that the others wait in", Fix: missing, Seen: "gorun", Source: "docs/hangs.md",
 		},
 		{
+			Key: "x70", Checks: ids("X-SELFTEST"), Kind: Root, Pattern: `(?:\bFAILED|the self-test failed) at the rung "[^"]*": (?:(?:the \d+ ranks of )?node \d+ \((?P<host>[^)\s]+)\) fails? |rank (?P<rank>\d+) \([^)]*\) on (?P<host2>[^:\s]+): )?`,
+			Cause: "gorun's self-test found a fault before the program", Fix: "do what the line `fix:` of the self-test says; gorun selftest with the same flags repeats it", Seen: "gorun", Source: "docs/selftest.md",
+		},
+		{
 			Key: rowDesync, Checks: ids("X-DESYNC", "R03"), Kind: Absence, Pattern: noLine,
 			Cause: "the watchdogs of the ranks wait in different collectives", Fix: desync, Seen: "torch", Source: "ProcessGroupNCCL.cpp; section 6.2",
 		},
