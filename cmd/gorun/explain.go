@@ -83,10 +83,14 @@ func runExplain(ctx context.Context, o *explainOptions, std streams) error {
 			fmt.Fprintf(std.err, "gorun: all files are older than %s\n", at.Format(time.DateTime))
 		}
 	}
-	for _, name := range slices.Compact(names) {
+	names = slices.Compact(names)
+	for _, name := range names {
 		if err := e.read(ctx, name); err != nil {
 			return unreadable(name, err)
 		}
+	}
+	if e.broken > 0 && e.broken == len(names) {
+		return usagef("no file is readable: name the logs of the job too")
 	}
 	for _, name := range e.scanner.NotText() {
 		fmt.Fprintf(std.err, "gorun: %s is not text: give gorun explain the output of a job\n", name)
@@ -182,6 +186,7 @@ func openLog(name string) (*os.File, error) {
 type explainer struct {
 	scanner *diagnose.Scanner
 	dumps   []flight.Dump
+	broken  int // dumps that are not readable
 	std     streams
 }
 
@@ -211,7 +216,9 @@ func (e *explainer) read(ctx context.Context, name string) error {
 	}
 	d, err := flight.Read(name, in)
 	if err != nil {
-		return fmt.Errorf("it looks like a dump of PyTorch's flight recorder, and %w", err)
+		fmt.Fprintf(e.std.err, "gorun: %s looks like a dump of PyTorch's flight recorder and is not readable: %v\n", name, err)
+		e.broken++
+		return nil
 	}
 	e.dumps = append(e.dumps, d)
 	return nil

@@ -36,6 +36,13 @@ func TestExplainCommand(t *testing.T) {
 	if err := os.WriteFile(broken, []byte("\x80\x02}q\x00("), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	mixed := t.TempDir()
+	if err := os.WriteFile(filepath.Join(mixed, "dump_0"), []byte("\x80\x02}q\x00("), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(mixed, "job.log"), []byte(oomLog), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	empty := filepath.Join(t.TempDir(), "empty.log")
 	cut := filepath.Join(t.TempDir(), "cut.log.gz")
 	var packed bytes.Buffer
@@ -65,7 +72,9 @@ func TestExplainCommand(t *testing.T) {
 		{"", []string{"testdata/flight"}, 0, "Root cause: rank 1 did not call all_reduce [4] Float, number 6 of default_pg, in which rank 0 waits (step (train.py:14)); its last call there was all_reduce [4] Float, number 5 (step (train.py:12)) [X-HANG]\n  blame: rank 1\n"},
 		{"", []string{"testdata/flight/dump_1"}, 0, "nothing found"},
 		{"", []string{"testdata/flight/dump_0", "--json"}, 0, `"rank": 1`},
-		{"", []string{broken}, 2, ""},
+		{"", []string{broken}, 2, broken + " looks like a dump of PyTorch's flight recorder and is not readable: "},
+		{"", []string{mixed}, 0, mixed + "/job.log:1: "},
+		{"", []string{mixed}, 0, "gorun: " + mixed + "/dump_0 looks like a dump of PyTorch's flight recorder and is not readable: "},
 		{"", []string{"--jason"}, 2, ""},
 		{"", []string{"--since", "yesterday", log}, 2, ""},
 		{"", []string{"--since", "1h", log}, 0, log + ":1: "},

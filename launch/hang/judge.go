@@ -1,9 +1,6 @@
 package hang
 
-import (
-	"slices"
-	"time"
-)
+import "time"
 
 // State says how a job stands.
 type State string
@@ -43,7 +40,7 @@ type Assessment struct {
 	State State
 	// Ripe is the time until the job hangs if no rank makes progress.
 	Ripe    time.Duration
-	Finding Finding // of Suspects and Hangs; of Works if ranks wait for slow ones
+	Finding Finding // of Suspects and Hangs
 }
 
 // lead is how long before the timeout a job is suspected, so that what takes long to ask is
@@ -62,16 +59,12 @@ func Judge(e Evidence) Assessment {
 	}
 	f := findWait(g, e.Known)
 	idle, any, quiet := time.Duration(1<<62), false, true
-	var busy []int
 	for _, s := range e.Signs {
 		if s.Doing == Ended {
 			continue
 		}
 		any = true
 		still := max(s.Still, f.waited(&s, e.Known))
-		if still < e.Timeout {
-			busy = append(busy, s.Rank)
-		}
 		quiet = quiet && max(s.Quiet, still) >= e.Timeout-lead(e.Timeout)
 		idle = min(idle, still)
 	}
@@ -83,14 +76,10 @@ func Judge(e Evidence) Assessment {
 	case idle >= e.Timeout-lead(e.Timeout):
 		return Assessment{State: Suspects, Ripe: e.Timeout - idle, Finding: f.orUnknown(g)}
 	}
-	a := Assessment{State: Works, Ripe: e.Timeout - idle}
-	if f.Since >= e.Timeout && slices.ContainsFunc(f.Ranks, func(r int) bool { return slices.Contains(busy, r) }) {
-		a.Finding = f
-	}
 	if quiet && !e.Asked {
-		a.State = Unclear
+		return Assessment{State: Unclear, Ripe: e.Timeout - idle}
 	}
-	return a
+	return Assessment{State: Works, Ripe: e.Timeout - idle}
 }
 
 // NearlyStill reports whether one node's ranks suggest that the job may hang: none of them

@@ -77,7 +77,7 @@ func TestJudge(t *testing.T) {
 			[]int{1},
 			"rank 1 (n1) never entered all-reduce #7 that ranks 0 and 2 wait in at train.go:88 since 5m1s; it is in load (data.py:13)",
 		},
-		{"a rank that is behind computes", []Sign{sign(0, long, in(0, 2, 7, long)), computing(sign(1, 0, after(1, 2, 6)))}, nil, 2, Works, Behind, []int{1}, ""},
+		{"a rank that is behind computes", []Sign{sign(0, long, in(0, 2, 7, long)), computing(sign(1, 0, after(1, 2, 6)))}, nil, 2, Works, "", nil, ""},
 		{"ranks that wait spin", []Sign{computing(sign(0, 0, in(0, 2, 7, long))), sign(1, long, after(1, 2, 6))}, nil, 2, Hangs, Behind, []int{1}, ""},
 		{"not for long enough", []Sign{sign(0, short, in(0, 2, 7, short)), sign(1, short, after(1, 2, 6))}, nil, 2, Works, "", nil, ""},
 		{"nearly long enough", []Sign{sign(0, timeout-time.Second, in(0, 2, 7, short)), sign(1, timeout-time.Second, after(1, 2, 6))}, nil, 2, Suspects, Behind, []int{1}, ""},
@@ -124,7 +124,7 @@ func TestJudge(t *testing.T) {
 			[]int{3},
 			"rank 3 (n3) never entered all_reduce number 7 of default_pg that ranks 0, 1 and 2 wait in since 5m1s; it is in load (data.py:13)",
 		},
-		{"recorders, and the rank computes", []Sign{computing(sign(0, 0)), computing(sign(1, 0)), computing(sign(2, 0)), computing(sign(3, 0))}, []Known{known}, 4, Works, Behind, []int{3}, ""},
+		{"recorders, and the rank computes", []Sign{computing(sign(0, 0)), computing(sign(1, 0)), computing(sign(2, 0)), computing(sign(3, 0))}, []Known{known}, 4, Works, "", nil, ""},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -395,5 +395,49 @@ func TestStoppedForAMoment(t *testing.T) {
 		if s := r.Sign(now); s.Doing != want || s.Still != time.Duration(i+1)*time.Second {
 			t.Errorf("look %d: %+v", i, s)
 		}
+	}
+}
+
+// TestLines checks that a rank which is at other lines of its program than a look before
+// makes progress, and that only a rank that has been still for long is asked for them.
+func TestLines(t *testing.T) {
+	start := time.Unix(1000, 0)
+	for name, tt := range map[string]struct {
+		lines  []string
+		moving bool
+	}{
+		"one place":                {[]string{"a", "a", "a", "a"}, false},
+		"no line of the program":   {[]string{"", "", "", ""}, false},
+		"another line":             {[]string{"a", "a", "a", "b"}, true},
+		"the program's first line": {[]string{"", "", "", "a"}, true},
+		"two lines, long ago":      {[]string{"a", "b", "b", "b"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			now, r := start, NewRank(3, start)
+			for _, lines := range tt.lines {
+				now = now.Add(time.Second)
+				r.Observe(now, Look{State: 'S', Idle: time.Second})
+				r.ObserveLines(now, lines)
+			}
+			if s := r.Sign(now); (s.Still == 0) != tt.moving || (s.Doing == Goes) != tt.moving || s.Quiet != s.Still {
+				t.Errorf("%+v", s)
+			}
+		})
+	}
+	r := NewRank(3, start)
+	for at, want := range map[time.Duration]bool{0: false, 149 * time.Second: false, 249 * time.Second: false, 250 * time.Second: true, time.Hour: true} {
+		if got := r.WantsLines(start.Add(at), 5*time.Minute, 5*time.Second); got != want {
+			t.Errorf("after %s: %v", at, got)
+		}
+	}
+	if !r.WantsLines(start.Add(1500*time.Millisecond), 3*time.Second, 500*time.Millisecond) {
+		t.Error("a short timeout leaves no time for lines")
+	}
+	// Lines from before the last progress are not compared.
+	r.ObserveLines(start.Add(time.Second), "a")
+	r.Observe(start.Add(2*time.Second), Look{Run: time.Second})
+	r.ObserveLines(start.Add(3*time.Second), "b")
+	if s := r.Sign(start.Add(3 * time.Second)); s.Still != time.Second {
+		t.Errorf("%+v", s)
 	}
 }

@@ -45,6 +45,8 @@ type Rank struct {
 	stopped  int // looks in which the worker was stopped, one after the other
 	looks    [window]struct{ run, idle time.Duration }
 	next     int
+	lines    string // the program's own lines on its stack
+	read     time.Time
 }
 
 // NewRank returns a rank whose worker starts now.
@@ -58,6 +60,22 @@ func (r *Rank) ObserveCalls(now time.Time, c Calls) {
 		r.progress, r.quiet, r.doing = now, now, Goes
 	}
 	r.calls = c
+}
+
+// WantsLines reports whether the rank has been still for so long that the lines of its
+// program have to show it too: in the second half of the timeout, at most for ten looks of
+// that period.
+func (r *Rank) WantsLines(now time.Time, timeout, period time.Duration) bool {
+	return now.Sub(r.progress) >= max(timeout/2, timeout-window*period)
+}
+
+// ObserveLines takes the program's own lines on the stack of the rank. Other lines than
+// the last time are progress.
+func (r *Rank) ObserveLines(now time.Time, lines string) {
+	if lines != r.lines && !r.read.IsZero() && !r.read.Before(r.progress) {
+		r.progress, r.quiet, r.doing = now, now, Goes
+	}
+	r.lines, r.read = lines, now
 }
 
 // Observe takes the next look.

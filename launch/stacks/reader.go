@@ -142,6 +142,27 @@ func (r *Reader) readPython(ctx context.Context, s *Stack, tree []process) (foun
 	return false, "it is not Python, does not link gorun's package worker, and neither eu-stack nor gdb tells; install one of them"
 }
 
+// OwnLines returns the calls of the program itself on the stack of the first Python process
+// of a tree. It returns false if there is none that can be read.
+func OwnLines(ctx context.Context, root int) (string, bool) {
+	for _, p := range descendants(root) {
+		threads, err := pystack.Read(ctx, p.pid)
+		if errors.Is(err, pystack.ErrNotPython) {
+			continue
+		} else if err != nil {
+			return "", false
+		}
+		var own strings.Builder
+		for _, f := range pythonFrames(threads[0]) {
+			if f.Own {
+				fmt.Fprintf(&own, "%d %s:%d %s\n", p.pid, f.File, f.Line, f.Func)
+			}
+		}
+		return own.String(), true
+	}
+	return "", false
+}
+
 // pythonFrames converts frames.
 func pythonFrames(thread pystack.Thread) []Frame {
 	var all []Frame

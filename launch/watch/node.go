@@ -9,6 +9,7 @@ import (
 
 	"github.com/gorun/gorun/launch/board"
 	"github.com/gorun/gorun/launch/hang"
+	"github.com/gorun/gorun/launch/stacks"
 	"github.com/gorun/gorun/launch/workers"
 )
 
@@ -19,6 +20,12 @@ const boardsEvery = 250 * time.Millisecond
 const (
 	oftenest = 500 * time.Millisecond
 	rarest   = 5 * time.Second
+)
+
+// Bounds of reading where a worker is, which takes about a millisecond on a calm machine.
+const (
+	linesTime = time.Second
+	maxLate   = 3 // times that it may take longer
 )
 
 // suspectEvery is the shortest time between two suspicions because of calls.
@@ -49,6 +56,7 @@ type Node struct {
 type watched struct {
 	*hang.Rank
 	tree *tree
+	late int // times that its lines did not come in time
 }
 
 // suspicion says when to suspect again that nothing moves: the longer nothing comes of it,
@@ -96,7 +104,7 @@ func (n *Node) Run(ctx context.Context) {
 			return
 		case <-every.C:
 		}
-		if round, ok := n.look(time.Now()); ok {
+		if round, ok := n.look(ctx, time.Now()); ok {
 			n.opts.Suspect(round)
 		}
 	}
@@ -123,15 +131,15 @@ func (n *Node) signs(now time.Time) []hang.Sign {
 }
 
 // look looks at the workers and reports whether the round may hang.
-func (n *Node) look(now time.Time) (round int, suspect bool) {
+func (n *Node) look(ctx context.Context, now time.Time) (round int, suspect bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.round == nil {
 		return 0, false
 	}
 	if !now.Before(n.due) {
-		n.due = now.Add(min(max(n.opts.Timeout/20, oftenest), rarest))
-		n.lookAtProcesses(now)
+		n.due = now.Add(n.period())
+		n.lookAtProcesses(ctx, now)
 	}
 	n.lookAtCalls(now)
 	signs := n.signs(now)
@@ -148,12 +156,15 @@ func (n *Node) lookAtCalls(now time.Time) {
 	}
 }
 
+// period returns the time between two looks at processes.
+func (n *Node) period() time.Duration { return min(max(n.opts.Timeout/20, oftenest), rarest) }
+
 // lookAtProcesses reads what the workers' processes do. The lock is held.
-func (n *Node) lookAtProcesses(now time.Time) {
+func (n *Node) lookAtProcesses(ctx context.Context, now time.Time) {
 	for _, w := range n.round.Workers() {
 		r := n.ranks[w.Rank]
 		if r == nil {
-			r = &watched{hang.NewRank(w.Rank, now), newTree(w.PID)}
+			r = &watched{Rank: hang.NewRank(w.Rank, now), tree: newTree(w.PID)}
 			n.ranks[w.Rank] = r
 		}
 		if w.Exit != nil {
@@ -163,8 +174,24 @@ func (n *Node) lookAtProcesses(now time.Time) {
 		l := r.tree.look(now.Sub(n.last))
 		l.Output = w.Output.LastRead()
 		r.Observe(now, l)
+		if r.late < maxLate && l.State != 'D' && r.WantsLines(now, n.opts.Timeout, n.period()) {
+			n.lookAtLines(ctx, r, now)
+		}
 	}
 	n.last = now
+}
+
+// lookAtLines reads where a worker of Python is in its program. A worker whose memory
+// the kernel does not give in time is soon not asked again. The lock is held.
+func (n *Node) lookAtLines(ctx context.Context, r *watched, now time.Time) {
+	ctx, cancel := context.WithTimeout(ctx, linesTime)
+	defer cancel()
+	if lines, ok := stacks.OwnLines(ctx, r.tree.root); ok {
+		r.ObserveLines(now, lines)
+	}
+	if ctx.Err() != nil {
+		r.late++
+	}
 }
 
 // newCalls reports whether a call has become old enough for a closed cycle. The lock is held.

@@ -188,7 +188,7 @@ func (t *tree) read(pid int) (u usage, name string, state byte, ok bool) {
 			run, ready = run+time.Duration(number(s[0])), ready+time.Duration(number(s[1]))
 		}
 	}
-	if run > 0 || !u.goes {
+	if run > 0 { // not every kernel says it
 		u.run, u.ready = run, ready
 	}
 	u.bytes = fileBytes(t.readFile(folder + "/io"))

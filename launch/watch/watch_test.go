@@ -92,7 +92,7 @@ func TestNodeSuspects(t *testing.T) {
 			suspected := false
 			for end := time.Now().Add(10 * time.Second); time.Now().Before(end) && !suspected; {
 				time.Sleep(100 * time.Millisecond) // sleep: between two looks
-				_, suspected = n.look(time.Now())
+				_, suspected = n.look(t.Context(), time.Now())
 				if !tt.want && time.Until(end) < 5*time.Second {
 					break
 				}
@@ -105,7 +105,7 @@ func TestNodeSuspects(t *testing.T) {
 				t.Errorf("round %d, %+v", round, signs)
 			}
 			n.End()
-			if _, ok := n.look(time.Now().Add(time.Hour)); ok {
+			if _, ok := n.look(t.Context(), time.Now().Add(time.Hour)); ok {
 				t.Error("a round that has ended is watched")
 			}
 		})
@@ -126,7 +126,7 @@ func TestEndedWorkers(t *testing.T) {
 	n.Begin(Round{Number: 1, Workers: func() []workers.Worker {
 		return []workers.Worker{{Rank: 0, PID: 1 << 30, Exit: &process.Exit{}}, {Rank: 1, PID: 1 << 30, Exit: &process.Exit{Code: 1}}}
 	}})
-	n.look(time.Now())
+	n.look(t.Context(), time.Now())
 	if signs, _ := n.Signs(); len(signs) != 2 || signs[0].Doing != hang.Ended || signs[1].Doing == hang.Ended {
 		t.Errorf("%+v", signs)
 	}
@@ -168,13 +168,13 @@ func BenchmarkLook(b *testing.B) {
 	b.Run("processes", func(b *testing.B) {
 		for b.Loop() {
 			now = now.Add(rarest)
-			n.look(now)
+			n.look(b.Context(), now)
 		}
 	})
 	b.Run("calls", func(b *testing.B) {
 		for b.Loop() {
 			now = now.Add(time.Microsecond)
-			n.look(now)
+			n.look(b.Context(), now)
 		}
 	})
 }
@@ -187,5 +187,35 @@ func TestInvestigateDoesNotBlock(t *testing.T) {
 	}
 	if got := <-q.wanted; got != 99 {
 		t.Error("the round is " + strconv.Itoa(got))
+	}
+}
+
+// TestLinesOfPrograms checks that a Python program that uses little CPU and goes from line to
+// line makes progress, and one that waits at one line makes none.
+func TestLinesOfPrograms(t *testing.T) {
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		t.Skip("no Python here")
+	}
+	for script, moving := range map[string]bool{
+		"import time\nwhile True:\n  time.sleep(0.4)\n  time.sleep(0.4)\n  time.sleep(0.4)": true,
+		"import time\nwhile True:\n  time.sleep(600)":                                       false,
+	} {
+		n := NewNode(NodeOptions{Timeout: 3 * time.Second, Board: noBoard})
+		w := workers.Worker{PID: start(t, "exec "+python+" -c '"+script+"'"), Output: &logs.Worker{}}
+		n.Begin(Round{Workers: func() []workers.Worker { return []workers.Worker{w} }})
+		moved, wait := false, 5*time.Second
+		if moving {
+			wait = 30 * time.Second
+		}
+		for end := time.Now().Add(wait); time.Now().Before(end) && !moved; {
+			time.Sleep(100 * time.Millisecond) // sleep: between two looks
+			n.look(t.Context(), time.Now())
+			signs, _ := n.Signs()
+			moved = signs[0].Doing == hang.Goes
+		}
+		if moved != moving {
+			t.Errorf("%q: %v", script, moved)
+		}
 	}
 }
