@@ -65,7 +65,7 @@ test: test-deps ## every test (installs Debian packages first when root)
 	done
 	@for m in $(NESTED); do echo "== $$m"; $(GO) -C $$m test $(TESTFLAGS) ./... || exit 1; done
 	$(call go-test,-count=1 $(TESTFLAGS),$$($(GO) list ./... | grep -v -E '$(ALONE)'))
-	$(call go-test,-p 1 -count=1 $(TESTFLAGS),$$($(GO) list ./... | grep -E '$(ALONE)'))
+	$(call go-test,-p 1 -count=1 -timeout=20m $(TESTFLAGS),$$($(GO) list ./... | grep -E '$(ALONE)'))
 
 test-deps:
 	@scripts/install-test-deps.sh
