@@ -70,10 +70,10 @@ func TestPreflightHost(t *testing.T) {
 			setup: func(f *fleet) {
 				f.machines[0].gpus(8)
 				f.machines[1].gpus(8)
-				f.machines[1].Limits[unix.RLIMIT_NOFILE] = 90
+				f.machines[1].Limits[unix.RLIMIT_NOFILE] = 120
 			},
 			flags: []string{"--ignore", "", "--nproc-per-node", "8"},
-			finds: []string{"error L02"}, text: []string{"> node2", "hard limit 90, about 160 needed"},
+			finds: []string{"error L02"}, text: []string{"> node2", "hard limit 120, about 160 needed"},
 		},
 		{
 			name: "few processes",
