@@ -199,7 +199,7 @@ func strike(ctx context.Context, w *worker.World, c, half *worker.Comm, fault st
 	case fault == "sleep", fault == "skip", fault == "message", fault == "once" && w.RestartCount() == 0:
 		return loadForever(ctx)
 	case fault == "stop":
-		return syscall.Kill(os.Getpid(), syscall.SIGSTOP)
+		return stopHere()
 	case fault == "groups":
 		return worker.Barrier(ctx, half)
 	case fault == "slow":
