@@ -48,8 +48,8 @@ func TestPythonHangs(t *testing.T) {
 	t.Logf("%d of %d hangs named with rank, collective and line", right, len(hungPythons()))
 }
 
-// TestPythonThatWorksIsNoHang checks that ranks that wait for one that computes, or that
-// reads or writes files, are not reported. What counts as work is in docs/hangs.md.
+// TestPythonThatWorksIsNoHang checks that gorun reports no hang while one rank computes, or
+// reads or writes files, and the others wait for it. docs/hangs.md says what counts as work.
 func TestPythonThatWorksIsNoHang(t *testing.T) {
 	t.Parallel()
 	py := python(t, "torch")

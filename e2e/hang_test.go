@@ -60,8 +60,8 @@ func TestHangOfGoWorkers(t *testing.T) {
 	}
 }
 
-// TestHangIsReported checks that by default the job goes on, every node's user is told, and
-// a worker's later end is the consequence of the hang.
+// TestHangIsReported checks that by default the job goes on after a hang, every node prints
+// the line, and the later end of a worker is a consequence of the hang.
 func TestHangIsReported(t *testing.T) {
 	t.Parallel()
 	j := newJob(t, "--nproc-per-node", "2", "--shutdown-timeout", "5", "--hang-timeout", "3")

@@ -59,8 +59,8 @@ func TestSelftestNamesTheLink(t *testing.T) {
 	j.wantCause(agents, "node 1 (", " and node 2 (", "fail together; each works with others", "not done in time")
 }
 
-// TestSelftestBeforeAJob checks that the program runs after the test, with its own pid,
-// environment and arguments, and not after one that fails.
+// TestSelftestBeforeAJob checks that the program runs after the test, with its own
+// environment and arguments.
 func TestSelftestBeforeAJob(t *testing.T) {
 	j := newJob(t)
 	script := j.write("program.sh", "echo \"rank $RANK: $* of $GORUN_ROUND\"\n", 0o644)

@@ -142,7 +142,7 @@ func (o *statusOptions) print(out io.Writer, reply status.Reply) error {
 	return err
 }
 
-// format formats a status, for a terminal with so many rows; 0: it is none.
+// format formats a status. rows is the height of the terminal, 0 if the output is none.
 func (o *statusOptions) format(reply status.Reply, rows int) (string, error) {
 	s, err := status.Decode(reply.View)
 	if err != nil {

@@ -15,8 +15,8 @@ const (
 	// survivedAfter is the number of later lines that shows that the job survived an
 	// error. It is more than the other workers print after one has failed.
 	survivedAfter = 2000
-	// hintLines is how many lines that show no progress count as one that does. Hints
-	// and help texts follow an error.
+	// hintLines lines without progress count as one line with progress, because hints and
+	// help texts follow an error.
 	hintLines = 10
 )
 

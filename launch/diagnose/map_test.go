@@ -7,8 +7,7 @@ import (
 	"testing"
 )
 
-// sample is a line that a row matches and one that looks like it and that the row must
-// not match.
+// sample has a line that a row matches, and a similar line that the row must not match.
 type sample struct{ text, counter string }
 
 // samples returns the samples of testdata/rows.tsv by row: key, line, counter-sample.

@@ -7,8 +7,8 @@ import (
 )
 
 // Row is one entry of the map from lines to causes: a pattern and its meaning. The
-// first row of the map that matches a line counts. testdata/rows.tsv has a line that
-// it matches and a similar one that it must not match.
+// first row of the map that matches a line counts. testdata/rows.tsv has a line
+// that the row matches, and a similar line that it must not match.
 type Row struct {
 	// Key names the row. A number is that of the NCCL catalogue. A letter after
 	// it splits an entry whose kind depends on a field of the line. "w..", "x..",
