@@ -8,11 +8,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"os"
 	"runtime"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/gorun/gorun/worker/board"
@@ -32,7 +34,7 @@ const (
 
 // agent is the worker's end of the worker socket.
 type agent struct {
-	conn  net.Conn
+	conn  *os.File
 	r     *bufio.Reader
 	wmu   sync.Mutex
 	board *board.Board // that the ranks of this node share; nil: the agent gave none
@@ -44,11 +46,15 @@ func dialAgent(ctx context.Context, path string, rank, round int) (*agent, error
 	ctx, cancel := context.WithTimeout(ctx, welcomeTime)
 	defer cancel()
 	var d net.Dialer
-	conn, err := d.DialContext(ctx, "unix", path)
+	dialled, err := d.DialContext(ctx, "unix", path)
 	if err != nil {
 		return nil, fmt.Errorf("cannot reach gorun's agent (%s is %s): %w", contract.EnvSocket, path, err)
 	}
-	in := &rightsReader{conn: conn.(*net.UnixConn)}
+	conn, err := raise(dialled.(*net.UnixConn))
+	if err != nil {
+		return nil, fmt.Errorf("cannot keep the connection to gorun's agent: %w", err)
+	}
+	in := &rightsReader{conn: conn}
 	defer in.close()
 	a := &agent{conn: conn, r: bufio.NewReaderSize(in, contract.MaxFrame)}
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
@@ -85,7 +91,7 @@ func (a *agent) listen() *AbortError {
 		f, err := readFrame(a.r)
 		if err != nil {
 			text := "the agent of this node sent an invalid frame: " + err.Error()
-			if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || isNet(err) {
+			if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || isSystem(err) {
 				text = "the agent of this node is lost"
 			}
 			host, _ := os.Hostname()
@@ -101,9 +107,11 @@ func (a *agent) listen() *AbortError {
 	}
 }
 
-func isNet(err error) bool {
-	_, ok := errors.AsType[*net.OpError](err)
-	return ok
+// isSystem reports whether err is the kernel's, not one of a frame.
+func isSystem(err error) bool {
+	_, file := errors.AsType[*fs.PathError](err)
+	_, errno := errors.AsType[syscall.Errno](err)
+	return file || errno
 }
 
 func (a *agent) send(f contract.Frame) error {

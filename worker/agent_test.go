@@ -12,11 +12,43 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/gorun/gorun/worker/contract"
 )
+
+// TestConnectionHasHighDescriptor checks that the descriptor of the connection is above those
+// of a GPU's driver if the limit allows it, and that the worker connects in any case.
+func TestConnectionHasHighDescriptor(t *testing.T) {
+	var old syscall.Rlimit
+	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &old); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = syscall.Setrlimit(syscall.RLIMIT_NOFILE, &old) })
+	for _, limit := range []uint64{highest + 24, highest / 2} {
+		if err := syscall.Setrlimit(syscall.RLIMIT_NOFILE, &syscall.Rlimit{Cur: limit, Max: old.Max}); err != nil {
+			t.Fatal(err)
+		}
+		a, err := dialAgent(t.Context(), newAgent(t, "").path, 0, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		raw, err := a.conn.SyscallConn()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := raw.Control(func(fd uintptr) {
+			if (fd >= highest) != (limit > highest) {
+				t.Errorf("descriptor %d under a limit of %d", fd, limit)
+			}
+		}); err != nil {
+			t.Fatal(err)
+		}
+		a.conn.Close()
+	}
+}
 
 // fakeAgent is the agent's side of one worker socket.
 type fakeAgent struct {

@@ -70,6 +70,11 @@ func TestAllocWithoutSharedMemory(t *testing.T) {
 	if err := Free(c, buf); err != nil {
 		t.Error(err)
 	}
+	for _, n := range []int{-1, math.MaxInt, math.MaxInt / 8} {
+		if buf, err := Alloc[float64](c, n); err == nil {
+			t.Errorf("allocated %d elements of %d", len(buf), n)
+		}
+	}
 	if _, err := Alloc[int8](nil, 7); err == nil {
 		t.Error("a nil Comm allocates")
 	}

@@ -142,6 +142,15 @@ func TestStoreOfTheJob(t *testing.T) {
 		if n, err := s.Add(ctx, "count", 0); n != 3 || err != nil {
 			return fmt.Errorf("count %d, %w", n, err)
 		}
+		if err := Barrier(ctx, c); err != nil { // both have seen the keys that now go
+			return err
+		}
+		mine := fmt.Sprint("rank", w.Rank())
+		for _, want := range []bool{true, false} {
+			if existed, err := s.Delete(ctx, mine); existed != want || err != nil {
+				return fmt.Errorf("%s existed: %v, %w", mine, existed, err)
+			}
+		}
 		return Barrier(ctx, c)
 	}) {
 		if err != nil {

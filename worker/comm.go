@@ -291,6 +291,9 @@ func (c *Comm) placed(err error) error {
 	if !mismatch && !hang && !peer {
 		return err
 	}
+	if mismatch && e.MyCaller != "" {
+		return err
+	}
 	if place := c.w.callers.Find().Text; place != "" {
 		err = fmt.Errorf("%w; this rank called at %s", err, place)
 	}
@@ -304,4 +307,4 @@ func (c *Comm) placed(err error) error {
 
 // causeTime bounds how long a call that failed because of a peer waits for the agent's
 // abort, which has the cause. It passes only if the agent sees no failure.
-const causeTime = 50 * time.Millisecond
+const causeTime = 250 * time.Millisecond

@@ -85,6 +85,12 @@ func (s *Store) Get(ctx context.Context, key string) ([]byte, error) {
 	return value, s.outcome(err)
 }
 
+// Delete removes key and reports whether it existed.
+func (s *Store) Delete(ctx context.Context, key string) (bool, error) {
+	existed, err := s.c.Delete(ctx, s.prefix+key)
+	return existed, s.outcome(err)
+}
+
 // Wait returns when all keys exist.
 func (s *Store) Wait(ctx context.Context, keys ...string) error {
 	names := make([]string, len(keys))

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"unsafe"
 
+	"github.com/gorun/gorun/worker/board"
 	"github.com/gorun/gorun/worker/collective"
 	"github.com/gorun/gorun/worker/internal/route"
 	"github.com/gorun/gorun/worker/internal/stall"
@@ -57,14 +58,15 @@ func (w *World) openMessages() {
 // Alloc returns n zeros in memory that the ranks of this node share. An all-reduce of a
 // buffer that comes from Alloc on every rank copies nothing: each rank reduces its part
 // where the buffers are. Everything else about the slice is as usual, and it may be cut.
-// Where ranks share no memory it is a slice like any other.
+// Where ranks share no memory it is a slice like any other, and the error says that it has
+// more bytes than the machine.
 //
 // It is memory of the host, on which CPUs compute, also in a program that uses GPUs. Memory
 // of a device will not come from here, since it is no slice.
 //
 // The memory is not garbage collected: it stays until Free, or until the process ends. A
-// rank has 256 MiB, less 256 KiB for each rank of its node. The error says that they do not
-// suffice.
+// rank has 256 MiB, less up to 1 MiB for each rank of its node. The error says that they do
+// not suffice.
 func Alloc[T Element](c *Comm, n int) ([]T, error) {
 	if c == nil {
 		return nil, errNoComm
@@ -74,11 +76,15 @@ func Alloc[T Element](c *Comm, n int) ([]T, error) {
 	}
 	node := c.w.shared()
 	var zero T
-	if node == nil || n == 0 {
-		return make([]T, n), nil
-	}
 	if uint64(n) > math.MaxInt/uint64(unsafe.Sizeof(zero)) {
 		return nil, fmt.Errorf("gorun: cannot allocate %d elements", n)
+	}
+	if node == nil || n == 0 {
+		size, most := uint64(n)*uint64(unsafe.Sizeof(zero)), board.MachineMemory()
+		if size > most {
+			return nil, fmt.Errorf("gorun: cannot allocate %d elements: they need %d bytes, and this machine has %d", n, size, most)
+		}
+		return make([]T, n), nil
 	}
 	b, err := node.Alloc(n * int(unsafe.Sizeof(zero)))
 	if err != nil {

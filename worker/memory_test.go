@@ -4,11 +4,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
+	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/gorun/gorun/worker/board"
 	"github.com/gorun/gorun/worker/internal/stall"
 	"github.com/gorun/gorun/worker/shm"
 )
@@ -301,6 +305,36 @@ func TestFailureInSharedMemory(t *testing.T) {
 	}
 }
 
+// TestMismatchInAPart checks that an error of a part of the world names the lines of the
+// ranks that it names, whose numbers in the part are others.
+func TestMismatchInAPart(t *testing.T) {
+	errs := node(t, 3, -1, func(w *World, c *Comm) error {
+		part, err := c.Split(t.Context(), min(w.Rank(), 1), -w.Rank())
+		if err != nil || w.Rank() == 0 {
+			return err
+		}
+		if w.Rank() == 2 {
+			return Broadcast(t.Context(), part, []float64{1}, 0)
+		}
+		return AllReduce(t.Context(), part, []float64{1}, Sum)
+	})
+	found := 0
+	for r, err := range errs {
+		m, ok := errors.AsType[*MismatchError](err)
+		if !ok {
+			continue
+		}
+		found++
+		peer := regexp.MustCompile(fmt.Sprintf(`this rank called at \S*memory_test.go:\d+, rank %d at \S*memory_test.go:\d+$`, 3-r))
+		if m.Rank != r || m.Peer != 3-r || !peer.MatchString(err.Error()) {
+			t.Errorf("rank %d: %v", r, err)
+		}
+	}
+	if found == 0 {
+		t.Errorf("no rank says what does not match: %v", errs)
+	}
+}
+
 // TestMessagesGoThroughMemory sends messages before the first collective, among ranks that
 // share a board, ranks that do not, and ranks that do not want to.
 func TestMessagesGoThroughMemory(t *testing.T) {
@@ -363,5 +397,92 @@ func TestMessagesGoThroughMemory(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestCloseEndsWhatStillRuns closes the world of a rank while a collective that it started
+// waits for another rank, in memory that both share and over TCP, in the world's
+// communicator and in one that was split off, and while the other rank splits. The closing
+// rank gets an error, and the other one the reason.
+func TestCloseEndsWhatStillRuns(t *testing.T) {
+	for _, lonely := range []int{-1, 1} {
+		for name, split := range map[string]bool{"the world's": false, "split": true} {
+			closed := make(chan struct{})
+			errs := node(t, 2, lonely, func(w *World, c *Comm) error {
+				ctx, own := t.Context(), c
+				if split {
+					var err error
+					if own, err = c.Split(ctx, 0, 0); err != nil {
+						return err
+					}
+				}
+				if err := Barrier(ctx, own); err != nil {
+					return err
+				}
+				if w.Rank() == 1 {
+					<-closed
+					return AllReduce(ctx, own, make([]float32, 1<<20), Sum)
+				}
+				r := IAllReduce(own, make([]float32, 1<<20), Sum)
+				err := within(t, w.Close)
+				if waited := within(t, func() error { return r.Wait(ctx) }); waited == nil {
+					t.Error("the collective that nobody else made has ended well")
+				}
+				close(closed)
+				return err
+			})
+			for r, err := range errs {
+				if err == nil || !strings.Contains(err.Error(), "while a collective of its own still ran") {
+					t.Errorf("lonely %d, %s, rank %d: %v", lonely, name, r, err)
+				}
+			}
+		}
+	}
+}
+
+// TestCloseEndsASplit closes the world of a rank that waits for another one in a Split.
+func TestCloseEndsASplit(t *testing.T) {
+	closed := make(chan struct{})
+	errs := node(t, 2, -1, func(w *World, c *Comm) error {
+		if err := Barrier(t.Context(), c); err != nil {
+			return err
+		}
+		if w.Rank() == 1 {
+			<-closed
+			return nil
+		}
+		defer close(closed)
+		split := make(chan error, 1)
+		go func() {
+			_, err := c.Split(t.Context(), 0, 0)
+			split <- err
+		}()
+		inside := func() bool {
+			return slices.ContainsFunc(w.board().Positions(0, 1), func(p board.Position) bool { return p.Open() })
+		}
+		for !inside() {
+			runtime.Gosched()
+		}
+		if err := within(t, w.Close); err == nil {
+			t.Error("Close says nothing of the Split")
+		}
+		return within(t, func() error { return <-split })
+	})
+	if errs[0] == nil || errs[1] != nil {
+		t.Errorf("%v", errs)
+	}
+}
+
+// within returns what f returns, and fails the test if f takes very long.
+func within(t *testing.T, f func() error) error {
+	t.Helper()
+	done := make(chan error, 1)
+	go func() { done <- f() }()
+	select {
+	case err := <-done:
+		return err
+	case <-time.After(30 * time.Second):
+		t.Error("it does not end")
+		return nil
 	}
 }

@@ -35,6 +35,8 @@ const (
 	roleLeaves  = "leaves"  // rank 2 exits in order, but does not close
 	roleCloses  = "closes"  // rank 2 closes; the others receive from it
 	roleInside  = "inside " // and a call: rank 2 dies in its 50th one, in which it waits for the others
+	roleExits   = "exits "  // and a call: rank 2 exits in order while the others are in their 50th one
+	roleEnds    = "ends "   // likewise, and it closes
 )
 
 // calls are what a rank of three does again and again.
@@ -127,6 +129,11 @@ func playRank(role string) error {
 	if call, ok := strings.CutPrefix(role, roleInside); ok {
 		return dieInside(ctx, c, calls[call])
 	}
+	for _, early := range []string{roleExits, roleEnds} {
+		if call, ok := strings.CutPrefix(role, early); ok {
+			return endEarly(ctx, w, c, calls[call], early)
+		}
+	}
 	if role == roleLeaves || role == roleCloses {
 		return leave(ctx, w, c, role)
 	}
@@ -184,6 +191,42 @@ func dieInside(ctx context.Context, c *Comm, call func(context.Context, *Comm, [
 		if err := call(ctx, c, buf); err != nil {
 			return err
 		}
+	}
+}
+
+// endEarly makes the same call again and again. Rank 2 ends while the others are inside one.
+func endEarly(ctx context.Context, w *World, c *Comm, call func(context.Context, *Comm, []float32) error, role string) error {
+	buf := make([]float32, 120_000)
+	for i := 0; ; i++ {
+		if i == 50 && c.Rank() == 2 {
+			awaitInside(w)
+			if role == roleExits {
+				os.Exit(0)
+			}
+			return w.Close()
+		}
+		if err := call(ctx, c, buf); err != nil {
+			return err
+		}
+	}
+}
+
+// awaitInside waits until ranks 0 and 1 have been in the same calls for a while.
+func awaitInside(w *World) {
+	var last [2]uint64
+	for same := 0; same < 20; {
+		same++
+		for local := range last {
+			inside, entered := false, uint64(0)
+			for _, p := range w.board().Positions(local, 1) {
+				inside, entered = inside || p.Open(), entered+p.Entered
+			}
+			if !inside || entered != last[local] {
+				same = 0
+			}
+			last[local] = entered
+		}
+		time.Sleep(time.Millisecond) // sleep: between two looks at the board
 	}
 }
 
@@ -332,6 +375,37 @@ func TestDeathInsideEachCall(t *testing.T) {
 					}
 				}
 			})
+		}
+	}
+}
+
+// TestEndInsideEachCall lets one of three processes end in order, with or without Close, while
+// the others are inside a call of each kind. They end, and name it.
+func TestEndInsideEachCall(t *testing.T) {
+	for role, want := range map[string]string{roleExits: "rank 2 is gone: its connection closed", roleEnds: "rank 2 has closed its communicator"} {
+		for call := range calls {
+			for _, agent := range []bool{true, false} {
+				t.Run(fmt.Sprintf("%s%s, agent %v", role, call, agent), func(t *testing.T) {
+					path := ""
+					if agent {
+						path = openAgent(t).Path()
+					}
+					ranks := startProcesses(t, role+call, path)
+					for _, rank := range []int{0, 1} {
+						ranks[rank].out.Scan()
+						// One of the two may learn it from the other.
+						if text := ranks[rank].out.Text(); !strings.Contains(text, want) {
+							t.Errorf("rank %d says %q", rank, text)
+						}
+					}
+					// What the others sent is unread, of which a rank says nothing that they have ended.
+					unread := role == roleEnds && strings.Contains(call, "receive")
+					ranks[2].out.Scan()
+					if text := ranks[2].out.Text(); text != "" && !(unread && strings.Contains(text, "without receiving")) {
+						t.Errorf("rank 2 says %q", text)
+					}
+				})
+			}
 		}
 	}
 }

@@ -38,10 +38,12 @@ func (w *World) shareBoard(ctx context.Context, prefix string) error {
 	if w.set.LocalRank == 0 {
 		b, address := makeBoard(w.set.LocalSize)
 		got, err := c.CompareSet(ctx, key, nil, []byte(address))
-		if err == nil && string(got) == address {
-			w.joinBoard(b)
+		if err != nil || string(got) != address {
+			b.Close() // nobody has found it
+			return err
 		}
-		return err
+		w.joinBoard(b)
+		return nil
 	}
 	waiting, cancel := context.WithTimeout(ctx, shareTime)
 	defer cancel()
@@ -64,7 +66,14 @@ func makeBoard(ranks int) (b *board.Board, address string) {
 	if err != nil {
 		return nil, "none"
 	}
-	if address, err = b.Address(); err != nil {
+	return announced(b)
+}
+
+// announced returns a board and its address. It closes a board that has none.
+func announced(b *board.Board) (*board.Board, string) {
+	address, err := b.Address()
+	if err != nil {
+		b.Close() // what matters is that there is no address
 		return nil, "none"
 	}
 	return b, address

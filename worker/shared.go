@@ -1,6 +1,7 @@
 package worker
 
 import (
+	"context"
 	"maps"
 	"os"
 	"slices"
@@ -8,12 +9,14 @@ import (
 
 	"github.com/gorun/gorun/worker/board"
 	"github.com/gorun/gorun/worker/collective"
+	"github.com/gorun/gorun/worker/internal/attach"
 )
 
 // joinBoard makes b the world's board. The mapping lives as long as the process, so that
 // no late call can touch memory that is gone.
 func (w *World) joinBoard(b *board.Board) {
 	if b == nil || w.set.LocalRank >= b.Ranks() {
+		b.Close() // no page of it is this rank's
 		return
 	}
 	w.joined.Store(b)
@@ -36,7 +39,7 @@ func (w *World) boardAbort() *AbortError {
 }
 
 // callerOf returns the line of the program where a rank of this node made a call, "" if the
-// board does not say. rank is that of the call's communicator.
+// board does not say. rank is its number in the world.
 func (w *World) callerOf(call *collective.Call, rank int) string {
 	if w.board() == nil {
 		return ""
@@ -44,8 +47,11 @@ func (w *World) callerOf(call *collective.Call, rank int) string {
 	whole := *call
 	whole.Step = 0 // which call it is, not which message of it
 	for local := range w.board().Ranks() {
+		if w.board().Member(local).Rank != rank {
+			continue
+		}
 		for _, at := range w.board().Positions(local, maxVisits) {
-			if at.Comm.ID != call.Comm || at.Comm.Rank != rank {
+			if at.Comm.ID != call.Comm {
 				continue
 			}
 			for _, v := range at.Calls {
@@ -156,6 +162,16 @@ func (p *positions) Leave(call *collective.Call, peer int) {
 	}
 }
 
+// close gives the lines back.
+func (p *positions) close() {
+	p.collectives.Close()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, m := range p.messages {
+		m.line.Close()
+	}
+}
+
 // Others is described at collective.Positions. The board knows more than next of the
 // ranks of this node: it needs no answer of them.
 func (p *positions) Others(call *collective.Call, peer int) []collective.Position {
@@ -217,4 +233,91 @@ func callOf(at *board.Position, v *board.Visit) collective.Call {
 		c.Root = v.Peer
 	}
 	return c
+}
+
+// Attach returns what another package of the worker tree needs to make calls on the ranks
+// of c by means of its own, as package cuda does. Programs have no use for it. All ranks of
+// c must call it.
+func (c *Comm) Attach(ctx context.Context) (*attach.Comm, error) {
+	own, err := c.Split(ctx, 0, c.Rank())
+	if err != nil {
+		return nil, err
+	}
+	w := c.w
+	a := &attach.Comm{
+		ID: own.g.ID() + 1, Rank: own.Rank(), Size: own.Size(), WorldRank: w.set.Rank,
+		LocalRank: w.set.LocalRank, Device: w.set.Device,
+		Host: own.g, Board: w.board(),
+	}
+	of := &attached{own, []collective.Positions{own.g.Positions()}}
+	a.World = of
+	if a.Size == 1 {
+		return a, nil
+	}
+	if a.Board != nil {
+		a.BoardID = hash(w.boardID())
+	}
+	a.Positions = w.positions(a.ID, a.Rank, a.Size, own.g.Below())
+	if p, ok := a.Positions.(*positions); ok {
+		a.Line = p.collectives
+	}
+	of.lines = append(of.lines, a.Positions)
+	return a, nil
+}
+
+// attached is the world as an attached communicator sees it.
+type attached struct {
+	c     *Comm
+	lines []collective.Positions // of both communicators
+}
+
+// Leave is described at attach.World.
+func (a *attached) Leave() {
+	for _, l := range a.lines {
+		if p, ok := l.(*positions); ok {
+			p.close()
+		}
+	}
+}
+
+// Context is described at attach.World.
+func (a *attached) Context() context.Context { return a.c.w.ctx }
+
+// HasAgent is described at attach.World.
+func (a *attached) HasAgent() bool { return a.c.w.agent != nil }
+
+// Ended is described at attach.World.
+func (a *attached) Ended() error {
+	w := a.c.w
+	if abort := w.boardAbort(); abort != nil {
+		return abort
+	}
+	if w.ctx.Err() != nil {
+		return context.Cause(w.ctx)
+	}
+	if why := w.gate.Err(); why != nil {
+		return why
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.links.broken()
+}
+
+// Break is described at attach.World.
+func (a *attached) Break(why error) {
+	w := a.c.w
+	w.mu.Lock()
+	engine := w.links.engine
+	w.mu.Unlock()
+	if engine != nil {
+		engine.Break(why)
+	}
+}
+
+// Outcome is described at attach.World.
+func (a *attached) Outcome(err error) error { return a.c.outcome(err) }
+
+// Deadline is described at attach.World.
+func (a *attached) Deadline(ctx context.Context) (context.Context, context.CancelFunc) {
+	return a.c.w.deadline(ctx)
 }

@@ -237,10 +237,44 @@ func TestRanksShareABoardWithoutAnAgent(t *testing.T) {
 			t.Errorf("%s: a board", name)
 		}
 	}
-	// A second process that is the first local rank gets no board of its own.
+	// A second process that is the first local rank gets no board of its own, nor does the
+	// node's board stay that has no page for a rank.
+	before := mappedBoards(t)
 	if w := share("a/", Settings{Rank: 0, Size: 5, LocalRank: 0, LocalSize: 3}); w.board() != nil {
 		t.Error("two processes are the first of a node")
 	}
+	if w := share("a/", Settings{Rank: 4, Size: 5, LocalRank: 3, LocalSize: 4}); w.board() != nil {
+		t.Error("a rank has the board of a smaller node")
+	}
+	b, err := board.MapAddress(worldAddress(t, worlds[0]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if b, address := announced(b); b != nil || address != "none" { // only the process that made it has its address
+		t.Errorf("announced %q", address)
+	}
+	if after := mappedBoards(t); after != before {
+		t.Errorf("%d boards stay mapped that nobody uses", after-before)
+	}
+}
+
+func worldAddress(t *testing.T, w *World) string {
+	t.Helper()
+	address, err := w.board().Address()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return address
+}
+
+// mappedBoards returns the number of boards that this process has mapped.
+func mappedBoards(t *testing.T) int {
+	t.Helper()
+	text, err := os.ReadFile("/proc/self/maps")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Count(string(text), "/memfd:gorun-board")
 }
 
 // TestStepWhileCommJoins finds, with the race detector, what Step reads and Comm writes.

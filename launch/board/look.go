@@ -84,6 +84,8 @@ func (n *Node) line(p *board.Position, open []Call, now time.Time) hang.Line {
 		if last.Waits == board.WaitsForAll || last.Waits == board.WaitsAside {
 			l.Seq = last.Seq
 		}
+	} else {
+		l.Unsure = p.Entered > 0 // the rank has not written it as a whole
 	}
 	for _, c := range open {
 		if c.key.local == p.Local && c.key.line == p.Line && c.key.entered == p.Entered {

@@ -18,6 +18,9 @@ const (
 	// maxMemory bounds the range of bytes, so that no size overflows.
 	maxMemory = min(1<<46, math.MaxInt/2)
 
+	// maxHeap is below what the garbage collector can allocate at once.
+	maxHeap = min(1<<46, math.MaxInt/4)
+
 	maxCause    = 3 << 10 // bytes of an abort's cause, as JSON
 	maxSleepers = 16      // sleeping goroutines of a rank that an abort wakes at once
 	maxSites    = 120     // call sites of a rank

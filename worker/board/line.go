@@ -1,6 +1,9 @@
 package board
 
-import "time"
+import (
+	"sync/atomic"
+	"time"
+)
 
 // Call is one call of a rank on a communicator. Kind, Type and Op are the numbers that
 // package collective gives them.
@@ -30,10 +33,11 @@ type Comm struct {
 	Rank, Size int
 }
 
-// Line is what one communicator of this process calls. One goroutine at a time uses it.
-// The methods of a nil Line do nothing.
+// Line is what one communicator of this process calls. One goroutine at a time uses it, but
+// any may close it. The methods of a nil Line and of a closed one do nothing.
 type Line struct {
-	l       *line
+	l       atomic.Pointer[line]
+	number  int // of the line on its page
 	entered uint64
 }
 
@@ -70,57 +74,87 @@ func (b *Board) OpenLine(local int, c Comm) *Line {
 		l.done.Store(n)
 		l.since.Store(0)
 		l.open.Store(1)
-		return &Line{l: l, entered: n}
+		mine := &Line{number: i, entered: n}
+		mine.l.Store(l)
+		return mine
 	}
 	return nil
 }
 
 // Enter writes that the rank begins a call.
 func (p *Line) Enter(c Call) {
-	if p == nil {
+	l := p.open()
+	if l == nil {
 		return
 	}
 	p.entered++
-	r := &p.l.calls[p.entered%lineCalls]
+	r := &l.calls[p.entered%lineCalls]
 	r.number = p.entered
 	r.operation = uint64(c.Kind) | uint64(c.Type)<<8 | uint64(c.Op)<<16 | uint64(c.Waits)<<24 | uint64(c.Site)<<32
 	r.peers = uint64(uint32(c.Peer)) | uint64(uint32(c.Tag))<<32
 	r.seq, r.count = c.Seq, c.Count
-	if p.l.since.Load() != 0 {
-		p.l.since.Store(0)
-		p.l.waits.Store(0)
+	if l.since.Load() != 0 {
+		l.since.Store(0)
+		l.waits.Store(0)
 	}
-	p.l.entered.Store(p.entered)
+	l.entered.Store(p.entered)
 }
 
 // MarkWaiting writes that the open call sleeps from now on, until rank peer of the
 // communicator comes; -1: until others come.
 func (p *Line) MarkWaiting(peer int) {
-	if p == nil {
+	l := p.open()
+	if l == nil {
 		return
 	}
-	if p.l.since.Load() == 0 {
-		p.l.since.Store(time.Now().UnixNano())
+	if l.since.Load() == 0 {
+		l.since.Store(time.Now().UnixNano())
 	}
 	if peer >= 0 {
-		p.l.waits.Store(uint32(peer) + 1)
+		l.waits.Store(uint32(peer) + 1)
 	}
 }
 
 // Leave writes that the call has ended.
 func (p *Line) Leave() {
-	if p != nil {
-		p.l.done.Store(p.entered)
+	if l := p.open(); l != nil {
+		l.done.Store(p.entered)
 	}
+}
+
+// Reopen writes that the rank waits for the end of the last call again.
+func (p *Line) Reopen() {
+	if l := p.open(); l != nil && p.entered > 0 {
+		l.done.Store(p.entered - 1)
+	}
+}
+
+// Place says where other ranks of the node find the next calls on this line, to give to
+// Board.Peer. It is 0 of a nil Line.
+func (p *Line) Place() uint64 {
+	if p == nil {
+		return 0
+	}
+	return uint64(p.number+1) | p.entered<<8
 }
 
 // Close gives the line back.
 func (p *Line) Close() {
-	if p != nil {
-		p.l.done.Store(p.entered)
-		p.l.open.Store(0)
-		p.l = nil
+	if p == nil {
+		return
 	}
+	if l := p.l.Swap(nil); l != nil {
+		l.done.Store(l.entered.Load())
+		l.open.Store(0)
+	}
+}
+
+// open returns the line on the page, nil if it was given back.
+func (p *Line) open() *line {
+	if p == nil {
+		return nil
+	}
+	return p.l.Load()
 }
 
 // Site returns the number of a place in this program's source, such as "train/main.go:88",

@@ -3,7 +3,6 @@ package board
 import (
 	"bytes"
 	"strings"
-	"sync/atomic"
 	"time"
 )
 
@@ -84,15 +83,7 @@ func (b *Board) Positions(local, n int) []Position {
 func (p *page) readCalls(l *line, last uint64, n int) []Visit {
 	var calls []Visit
 	for number := last; number > 0 && len(calls) < min(n, lineCalls-2); number-- {
-		r := &l.calls[number%lineCalls]
-		got := atomic.LoadUint64(&r.number)
-		operation, peers := atomic.LoadUint64(&r.operation), atomic.LoadUint64(&r.peers)
-		c := Call{
-			Kind: uint8(operation), Type: uint8(operation >> 8), Op: uint8(operation >> 16),
-			Waits: Waits(operation >> 24), Site: uint16(operation >> 32),
-			Peer: int32(peers), Tag: int32(peers >> 32),
-			Seq: atomic.LoadUint64(&r.seq), Count: atomic.LoadUint64(&r.count),
-		}
+		c, got := l.calls[number%lineCalls].read()
 		if got != number || l.entered.Load()-number >= lineCalls-1 {
 			break
 		}

@@ -117,3 +117,13 @@ func wake(word *atomic.Uint32) {
 
 // yield lets other processes run on this CPU.
 func yield() { syscall.RawSyscall(syscall.SYS_SCHED_YIELD, 0, 0, 0) }
+
+// MachineMemory returns the bytes of memory and swap that this machine has. Where the system
+// does not say, it is what a program of Go can have at most.
+func MachineMemory() uint64 {
+	var info syscall.Sysinfo_t
+	if syscall.Sysinfo(&info) != nil {
+		return maxHeap
+	}
+	return min(maxHeap, (uint64(info.Totalram)+uint64(info.Totalswap))*uint64(info.Unit))
+}

@@ -25,3 +25,6 @@ func isSealed(*os.File) bool { return false }
 func identify(*os.File) (dev, inode uint64, err error) { return 0, 0, errors.ErrUnsupported }
 
 func yield() { runtime.Gosched() }
+
+// MachineMemory returns what a program of Go can have at most: this system is not asked.
+func MachineMemory() uint64 { return maxHeap }

@@ -203,3 +203,37 @@ func TestSplit(t *testing.T) {
 		return alone.Do(ctx, collective.AllReduce(collective.Of(a), collective.Sum))
 	}))
 }
+
+// TestHangErrorWhenNoRankIsMissing checks what a call says that has ended too early, while
+// all ranks are there.
+func TestHangErrorWhenNoRankIsMissing(t *testing.T) {
+	call := collective.Call{Kind: collective.KindAllReduce, Type: collective.Float32, Op: collective.Sum, Seq: 7, Count: 4}
+	later := collective.Call{Kind: collective.KindBarrier, Seq: 8}
+	err := &collective.HangError{Call: call, Err: context.DeadlineExceeded, Others: []collective.Position{
+		{Rank: 0, Arrived: true, Inside: true, Call: call, Caller: "train.go:5"},
+		{Rank: 2, Arrived: true, Inside: true, Call: later, Caller: "train.go:9"},
+		{Rank: 3, Arrived: true, Call: call},
+	}}
+	for _, want := range []string{
+		"no rank is missing", "rank 0 is in this call too at train.go:5", "rank 2 has left it and is in barrier #8 at train.go:9",
+		"rank 3 has left it:", "look at the network",
+	} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("no %q in %q", want, err)
+		}
+	}
+	for range 100 {
+		err.Others = append(err.Others, err.Others[0])
+	}
+	if text := err.Error(); len(text) > 1000 || !strings.Contains(text, "95 more") {
+		t.Errorf("%d bytes: %q", len(text), text)
+	}
+	err.Others[1].Arrived = false
+	if text := err.Error(); strings.Contains(text, "no rank is missing") || !strings.Contains(text, "rank 2 has not arrived, it is in barrier #8") {
+		t.Error(text)
+	}
+	err.Others = nil // nobody was asked
+	if err.Error() != context.DeadlineExceeded.Error() {
+		t.Error(err)
+	}
+}

@@ -6,11 +6,11 @@ import (
 )
 
 // MismatchError says that two ranks are in different calls, or in the same call with
-// different arguments.
+// different arguments. Its ranks are numbers in the world, whatever the communicator.
 type MismatchError struct {
 	Rank   int // this rank
 	Mine   Call
-	Peer   int // the rank that sent the message
+	Peer   int // the rank that makes the other call
 	Theirs Call
 
 	MyCaller, TheirCaller string // file:line that made the call, "" if unknown
@@ -69,10 +69,12 @@ func (e *HangError) Unwrap() error { return e.Err }
 func (e *HangError) Error() string {
 	var b strings.Builder
 	b.WriteString(e.Err.Error())
+	missing := false
 	for _, p := range e.Others {
 		if p.Arrived {
 			continue
 		}
+		missing = true
 		fmt.Fprintf(&b, "; rank %d has not arrived", p.Rank)
 		switch {
 		case p.Unknown:
@@ -85,5 +87,35 @@ func (e *HangError) Error() string {
 			fmt.Fprintf(&b, ", it has left %s%s", p.text(), at(p.Caller))
 		}
 	}
+	if !missing {
+		b.WriteString(e.allHere())
+	}
+	return b.String()
+}
+
+// maxHere is the number of ranks that allHere names.
+const maxHere = 8
+
+// allHere says where the other ranks are if none is missing, and what that means.
+func (e *HangError) allHere() string {
+	if len(e.Others) == 0 {
+		return ""
+	}
+	var b strings.Builder
+	b.WriteString("; no rank is missing")
+	for _, p := range e.Others[:min(len(e.Others), maxHere)] {
+		switch {
+		case p.Inside && p.Call.Kind != KindSend && p.Call.Seq == e.Call.Seq:
+			fmt.Fprintf(&b, ", rank %d is in this call too%s", p.Rank, at(p.Caller))
+		case p.Inside:
+			fmt.Fprintf(&b, ", rank %d has left it and is in %s%s", p.Rank, p.text(), at(p.Caller))
+		default:
+			fmt.Fprintf(&b, ", rank %d has left it%s", p.Rank, at(p.Caller))
+		}
+	}
+	if more := len(e.Others) - maxHere; more > 0 {
+		fmt.Fprintf(&b, ", and so on for %d more", more)
+	}
+	b.WriteString(": what it moves is slow, or stuck on its way; look at the network between the ranks, and for one that is stopped (gorun stacks), or give the call more time")
 	return b.String()
 }

@@ -67,16 +67,35 @@ func (g *Group) Rank() int { return g.rank }
 // Size is the number of ranks of the communicator.
 func (g *Group) Size() int { return g.size }
 
-// Close closes the engine and waits for asynchronous calls. Calls after it fail.
+// ID is the number of the communicator in its calls.
+func (g *Group) ID() uint64 { return g.comm }
+
+// Below returns where the engine writes positions, nil if it does not.
+func (g *Group) Below() Positions {
+	p, _ := g.e.(Positions)
+	return p
+}
+
+// Positions returns where the group writes its calls, nil if it does not.
+func (g *Group) Positions() Positions { return g.pos }
+
+// Close closes the engine. Calls after it fail. If a collective still runs, Close breaks the
+// engine and waits until the collective has let go of it; the error says that.
 func (g *Group) Close() error {
-	g.turns.close()
+	running := g.turns.close()
 	g.watch.forget()
 	if g.e == nil {
+		g.wg.Wait()
 		return nil
 	}
-	err := g.e.Close()
+	var unfinished error
+	if running {
+		unfinished = fmt.Errorf("rank %d %w", g.rank, errUnfinished)
+		g.e.Break(errUnfinished)
+	}
+	g.turns.drain()
 	g.wg.Wait()
-	return err
+	return errors.Join(unfinished, g.e.Close())
 }
 
 // Do carries out w. Another goroutine must not call Do meanwhile; w waits for
@@ -116,7 +135,7 @@ func (g *Group) Start(w *Work) *Request {
 
 // begin returns the turn of w. The error says why it has none.
 func (g *Group) begin(w *Work, blocking bool) (turn uint64, err error) {
-	if err = w.check(g.rank, g.size); err == nil {
+	if err = w.Check(g.rank, g.size); err == nil {
 		turn, err = g.turns.next(blocking)
 	}
 	if err != nil {
@@ -308,10 +327,19 @@ func (g *Group) checkPeer(rank int) error {
 func (g *Group) Split(ctx context.Context, color, key int) (*Group, error) {
 	mine := [2]int64{int64(color), int64(key)}
 	all := make([]int64, 2*g.size)
-	if err := g.Do(ctx, AllGather(Of(all), Of(mine[:]))); err != nil {
+	w := AllGather(Of(all), Of(mine[:]))
+	turn, err := g.begin(w, true)
+	if err != nil {
 		return nil, fmt.Errorf("cannot split the communicator: %w", err)
 	}
-	id := Call{Comm: g.comm, Kind: KindAllGather, Seq: g.turns.done.Load(), Count: uint64(color)}
+	defer g.turns.end(true) // not before the engine has split, so that Close waits for that too
+	if !g.turns.has(turn) {
+		g.await(ctx, turn)
+	}
+	if err := g.carryOut(ctx, w, turn, false); err != nil {
+		return nil, fmt.Errorf("cannot split the communicator: %w", err)
+	}
+	id := Call{Comm: g.comm, Kind: KindAllGather, Seq: turn, Count: uint64(color)}
 	if color < 0 {
 		return nil, nil
 	}

@@ -13,7 +13,7 @@ type turns struct {
 	done  atomic.Uint64 // turns that have ended
 
 	mu    sync.Mutex // of ended
-	ended sync.Cond  // done has grown
+	ended sync.Cond  // done has grown, and somebody may wait for that
 }
 
 const (
@@ -25,7 +25,10 @@ const (
 var (
 	// errClosed is the error of a call after Close.
 	errClosed = errors.New("this rank has closed the communicator")
-	errTwo    = errors.New("another collective of this rank is running; they must be made one at a time, in the same order on all ranks")
+	// errUnfinished is why Close breaks the engine.
+	errUnfinished = errors.New("closed the communicator while a collective of its own still ran: wait for every Request before that")
+
+	errTwo = errors.New("another collective of this rank is running; they must be made one at a time, in the same order on all ranks")
 )
 
 // next returns the number of a new turn. The error says why there is none.
@@ -66,14 +69,26 @@ func (t *turns) end(blocking bool) {
 	if blocking {
 		last = t.state.And(^uint64(turnsBlocking))
 	}
-	if last&turnsNumber != done {
-		t.mu.Lock() // a call that saw done before it grew is asleep now
+	if last&turnsNumber != done || last&turnsClosed != 0 {
+		t.mu.Lock() // a call that saw done before it grew is asleep now, or Close is
 		t.ended.Broadcast()
 		t.mu.Unlock()
 	}
 }
 
-// close lets no turn follow.
-func (t *turns) close() { t.state.Or(turnsClosed) }
+// close lets no turn follow. It reports whether the last one has not ended yet.
+func (t *turns) close() (running bool) {
+	last := t.state.Or(turnsClosed) & turnsNumber
+	return t.done.Load() != last
+}
+
+// drain returns when all turns have ended. It follows close.
+func (t *turns) drain() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for t.done.Load() != t.state.Load()&turnsNumber {
+		t.ended.Wait()
+	}
+}
 
 func (t *turns) closed() bool { return t.state.Load()&turnsClosed != 0 }

@@ -70,8 +70,8 @@ func AllToAllV(dst Buffer, recvCounts []int, src Buffer, sendCounts []int) *Work
 // maxCount bounds the elements of a buffer.
 const maxCount = min(1<<56, math.MaxInt)
 
-// check says what is wrong with the arguments of w at a rank of n.
-func (w *Work) check(rank, n int) error {
+// Check says what is wrong with the arguments of w at a rank of n.
+func (w *Work) Check(rank, n int) error {
 	c := &w.Call
 	count := int(min(c.Count, maxCount))
 	if r := int(c.Root); r < 0 || r >= n {

@@ -21,7 +21,7 @@ const Version = 1
 
 // BoardVersion is the version of the board's layout. Agent and worker share a board only
 // if both have the same.
-const BoardVersion = 2
+const BoardVersion = 3
 
 // MaxFrame is the longest line that either side accepts, in bytes.
 const MaxFrame = 64 << 10
@@ -32,6 +32,8 @@ const (
 	EnvRunID  = "GORUN_RUN_ID"        // names the job
 	EnvRound  = "GORUN_ROUND"         // round number, grows with every attempt
 	EnvDevice = "GORUN_DEVICE"        // UUID of the worker's own GPU, if it has one
+	EnvNCCL   = "GORUN_NCCL_LIB"      // path of the libnccl that Go workers open
+	EnvCUDA   = "GORUN_CUDA_LIB"      // path of the libcuda that Go workers open, where the loader's is not the one
 	EnvAddr   = "GORUN_NODE_ADDR"     // address of this node that the others reach
 	EnvPorts  = "GORUN_WORKER_PORTS"  // A-B: the workers open ports of this range only (--port-range)
 	EnvStep   = "GORUN_STEP"          // step of Slurm or mpirun in which the agent runs, if it does

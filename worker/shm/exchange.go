@@ -1,6 +1,7 @@
 package shm
 
 import (
+	"math"
 	"slices"
 	"sync/atomic"
 	"unsafe"
@@ -81,11 +82,39 @@ func (e *Engine) exchange(w *collective.Work) error {
 					Peer: e.members[i].World, Theirs: counted(w.Call, sent),
 				}
 			}
-			e.now.steps = max(e.now.steps, uint32(atomic.LoadUint64(e.line(i).extra())))
+		}
+		for i := range e.peers {
+			steps, err := e.stepsOf(i)
+			if err != nil {
+				return err
+			}
+			e.now.steps = max(e.now.steps, steps)
 		}
 	}
 	return e.run()
 }
+
+// stepsOf returns how many steps a rank says that it needs in an all-to-all of unequal
+// parts. A number that is above this rank's has to follow from what that rank gives, which
+// each receiver compares with what it expects.
+func (e *Engine) stepsOf(rank int) (uint32, error) {
+	says := atomic.LoadUint64(e.line(rank).extra())
+	if says <= uint64(e.now.steps) {
+		return uint32(says), nil
+	}
+	size, piece := uint64(e.now.work.Call.Type.Size()), uint64(e.now.piece)
+	longest := uint64(0)
+	for to := range e.peers {
+		longest = max(longest, atomic.LoadUint64(e.count(rank, to)))
+	}
+	if longest > maxPart/size || says != (longest*size+piece-1)/piece || says > math.MaxUint32 {
+		return 0, &collective.PeerError{Rank: e.members[rank].World, Err: errDamaged}
+	}
+	return uint32(says), nil
+}
+
+// maxPart bounds the bytes that a rank can give another one: it has no more addresses.
+const maxPart = 1 << 57
 
 // run takes what was put, and puts and takes the rest of it.
 func (e *Engine) run() error {

@@ -379,7 +379,7 @@ func (m *Messages) handle(local int, h *header, payload []byte) error {
 	case frameClear:
 		o := m.offered[k]
 		if o == nil {
-			return errRing
+			return errDamaged
 		}
 		delete(m.offered, k)
 		o.piece = true
@@ -389,7 +389,7 @@ func (m *Messages) handle(local int, h *header, payload []byte) error {
 	case frameCopied:
 		o := m.offered[k]
 		if o == nil {
-			return errRing
+			return errDamaged
 		}
 		delete(m.offered, k)
 		o.done <- nil
@@ -397,14 +397,14 @@ func (m *Messages) handle(local int, h *header, payload []byte) error {
 	case frameData:
 		return m.continued(k, payload)
 	}
-	return errRing
+	return errDamaged
 }
 
 // arrived gives a message, or the offer of one, to its receiver, or keeps it.
 func (m *Messages) arrived(k key, h *header, payload []byte) error {
 	whole := h.frame == frameEager
 	if whole && h.length != uint64(len(payload)) || m.early[k] != nil || len(m.early) >= maxEarly {
-		return errRing
+		return errDamaged
 	}
 	o := m.posted[k]
 	if o == nil {
@@ -417,7 +417,7 @@ func (m *Messages) arrived(k key, h *header, payload []byte) error {
 		return nil
 	}
 	if o.piece {
-		return errRing
+		return errDamaged
 	}
 	delete(m.posted, k)
 	if err := m.check(o, h); err != nil {
@@ -443,7 +443,7 @@ func (m *Messages) continued(k key, payload []byte) error {
 	}
 	a := m.early[k]
 	if a == nil || a.state != arrivalCleared || uint64(len(payload)) > a.header.length-uint64(len(a.data)) {
-		return errRing
+		return errDamaged
 	}
 	a.data = append(a.data, payload...)
 	if uint64(len(a.data)) == a.header.length {
@@ -541,7 +541,7 @@ func (m *Messages) accept(o *op, h *header) error {
 		at := h.place - 1
 		if at > uint64(len(memory)) || uint64(len(o.buf)) > uint64(len(memory))-at {
 			m.posted[o.key()] = o
-			return errRing
+			return errDamaged
 		}
 		o.from = memory[at:][:len(o.buf)]
 		m.copies = append(m.copies, o)
@@ -578,7 +578,7 @@ func (m *Messages) check(o *op, h *header) error {
 		}
 	}
 	if h.length != uint64(len(o.buf)) {
-		return errRing
+		return errDamaged
 	}
 	return nil
 }
@@ -739,8 +739,8 @@ func (m *Messages) rank(local int) int { return m.node.rank(local) }
 
 // blame says which rank an error of its memory is about.
 func (m *Messages) blame(local int, err error) error {
-	if err == errRing {
-		return &collective.PeerError{Rank: m.rank(local), Err: errRing}
+	if err == errDamaged {
+		return &collective.PeerError{Rank: m.rank(local), Err: errDamaged}
 	}
 	return err
 }

@@ -49,9 +49,11 @@ func NewNode(b *board.Board, local int) (*Node, error) {
 }
 
 // ringSize returns the size of each of a rank's rings, which take at most a quarter of an
-// arena; 0 if they would be too small.
+// arena; 0 if they would be too small. Among few ranks a ring is larger: where ranks wait for
+// CPUs, each of the turns in which two of them fill and empty a ring may cost a time slice.
 func ringSize(arena, ranks int) int {
-	size := min(ringMost, arena/4/ranks&^(grain-1))
+	size := max(ringUsual, min(ringMost, ringsMost/ranks))
+	size = min(size, arena/4/ranks) &^ (grain - 1)
 	if size < ringLeast {
 		return 0
 	}

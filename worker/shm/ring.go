@@ -7,7 +7,9 @@ import (
 )
 
 const (
-	ringMost  = 256 << 10 // bytes of a ring at most
+	ringMost  = 1 << 20   // bytes of a ring at most
+	ringUsual = 256 << 10 // bytes of a ring among many ranks
+	ringsMost = 8 << 20   // bytes of a rank's rings above which none is larger than ringUsual
 	ringLeast = 16 << 10  // below it there are no rings
 )
 
@@ -51,8 +53,8 @@ const (
 	headerSize = int(unsafe.Sizeof(header{}))
 )
 
-// errRing says that the memory of a ring makes no sense.
-var errRing = errors.New("damaged the memory that it shares with this rank")
+// errDamaged says that what another rank wrote makes no sense.
+var errDamaged = errors.New("damaged the memory that it shares with this rank")
 
 // ringAt returns the ring in mem and its data.
 func ringAt(mem []byte) (*ring, []byte) {
@@ -83,7 +85,7 @@ func (w *ringWriter) put(h header, payload []byte) (ok bool, err error) {
 	if w.room() < skip+need {
 		head := w.head.Load()
 		if w.at-head > size {
-			return false, errRing
+			return false, errDamaged
 		}
 		w.seen = head
 		if w.room() < skip+need {
@@ -116,7 +118,7 @@ type ringReader struct {
 func (r *ringReader) end() (uint64, error) {
 	tail := r.tail.Load()
 	if tail-r.at > uint64(len(r.data)) || tail%64 != 0 {
-		return 0, errRing
+		return 0, errDamaged
 	}
 	return tail, nil
 }
@@ -127,7 +129,7 @@ func (r *ringReader) next(end uint64) (h header, payload []byte, err error) {
 	left := min(uint64(len(r.data))-at, end-r.at)
 	h = *headerAt(r.data[at:])
 	if recordSize(uint64(h.size)) > left {
-		return h, nil, errRing
+		return h, nil, errDamaged
 	}
 	return h, r.data[at+uint64(headerSize):][:h.size:h.size], nil
 }

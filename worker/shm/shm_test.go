@@ -430,6 +430,42 @@ func TestUnequalPartsMustAgree(t *testing.T) {
 	}
 }
 
+// TestDamagedNumberOfSteps checks that a rank does not believe in steps that do not follow
+// from what the other one gives, and names that rank.
+func TestDamagedNumberOfSteps(t *testing.T) {
+	for name, damage := range map[string]func(e *Engine){
+		"steps":        func(e *Engine) { *e.line(e.rank).extra() = 1 << 32 },
+		"many steps":   func(e *Engine) { *e.line(e.rank).extra() = 1<<32 - 1 },
+		"steps and n":  func(e *Engine) { *e.count(1, 1), *e.line(e.rank).extra() = 1<<63, 1<<32-1 },
+		"overflow":     func(e *Engine) { *e.count(1, 1), *e.line(e.rank).extra() = 1<<61+1, 2 },
+		"no such part": func(e *Engine) { *e.count(1, 1), *e.line(e.rank).extra() = 1<<30, 1<<31 },
+	} {
+		t.Run(name, func(t *testing.T) {
+			errs := world(t, newBoard(t, 2, perRank), func(ctx context.Context, _ *Node, e *Engine) error {
+				counts := []int{1, 1}
+				w := &collective.Work{
+					Call:       collective.Call{Kind: collective.KindAllToAllV, Type: collective.Int64},
+					Src:        collective.Of(make([]int64, 2)),
+					Dst:        collective.Of(make([]int64, 2)),
+					SendCounts: counts, RecvCounts: counts,
+				}
+				if e.rank == 0 {
+					return e.Do(ctx, w)
+				}
+				e.calls++
+				e.plan(w)
+				*e.count(1, 0), *e.count(1, 1) = 1, 1
+				damage(e)
+				return e.begin(&w.Call)
+			})
+			var p *collective.PeerError
+			if !errors.As(errs[0], &p) || p.Rank != 1 {
+				t.Errorf("rank 0: %v", errs[0])
+			}
+		})
+	}
+}
+
 // TestEachEndOfACall ends a call in which rank 0 waits for the others, each way.
 func TestEachEndOfACall(t *testing.T) {
 	why := errors.New("out of patience")
@@ -640,6 +676,22 @@ func TestAllocAndFree(t *testing.T) {
 	}
 	if n.Free(make([]byte, 1)) == nil {
 		t.Error("freed memory of the heap")
+	}
+}
+
+// TestRingSize checks how much memory the rings of a rank take.
+func TestRingSize(t *testing.T) {
+	const arena = 256 << 20
+	for ranks, want := range map[int]int{2: 1 << 20, 4: 1 << 20, 8: 1 << 20, 16: 512 << 10, 64: 256 << 10, 1024: 64 << 10, 4096: 16 << 10} {
+		if got := ringSize(arena, ranks); got != want {
+			t.Errorf("%d ranks: %d", ranks, got)
+		}
+	}
+	if got := ringSize(1<<20, 4); got != 64<<10 {
+		t.Errorf("a small arena: %d", got)
+	}
+	if got := ringSize(64<<10, 2); got != 0 {
+		t.Errorf("too small an arena: %d", got)
 	}
 }
 

@@ -332,7 +332,7 @@ func (l *lane) handle(h header) error {
 			l.send(header{frameData, o.call, uint64(len(o.buf))}, o.buf, o)
 		}
 	case frameData:
-		o := b.take(b.posted, keyOf(h, l.id.rank))
+		o := b.takeCleared(keyOf(h, l.id.rank))
 		if o == nil {
 			return b.fill(l, h)
 		}
@@ -510,6 +510,24 @@ func (b *box) take(from map[key]*op, k key) *op {
 	defer b.mu.Unlock()
 	o := from[k]
 	delete(from, k)
+	return o
+}
+
+// takeCleared removes and returns the receive for data that comes. If unblock has asked for
+// the data, the receiver came after that, and the message is not early any more.
+func (b *box) takeCleared(k key) *op {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	o := b.posted[k]
+	if o == nil {
+		return nil
+	}
+	delete(b.posted, k)
+	if a := b.early[k]; a != nil {
+		delete(b.early, k)
+		b.creditOf(k.peer).received++
+		b.release(a)
+	}
 	return o
 }
 

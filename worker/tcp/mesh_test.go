@@ -516,6 +516,46 @@ func TestCloseLosesNothing(t *testing.T) {
 	}
 }
 
+// TestReceiverComesAfterUnblock posts the receive of a long message after its data was asked
+// for, and before it comes: the message has its receiver, and Close says so on both ranks.
+func TestReceiverComesAfterUnblock(t *testing.T) {
+	ms := meshes(t, 2)
+	const n = eagerMax + 1
+	sent := &collective.Message{Call: call(n), Send: true, Peer: 0, Buf: collective.Buffer{Data: make([]byte, n)}}
+	ms[1].World().Post(sent)
+	b := &ms[0].box
+	offered := func() *arrival {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		for _, a := range b.early {
+			return a
+		}
+		return nil
+	}
+	waitFor(t, func() bool { return offered() != nil })
+	b.mu.Lock()
+	b.stuck.timer = time.AfterFunc(time.Hour, b.unblock) // as if this rank waited in a send
+	b.stuck.count = 1
+	b.mu.Unlock()
+	peer, c, ok := b.clearOne()
+	if !ok || peer != 1 {
+		t.Fatalf("unblock asks for %v of rank %d, %v", c, peer, ok)
+	}
+	b.countStuck(-1)
+	received := &collective.Message{Call: call(n), Peer: 1, Buf: collective.Buffer{Data: make([]byte, n)}}
+	ms[0].World().Post(received)
+	l, err := ms[0].ready(laneID{rank: peer})
+	if err != nil || l == nil {
+		t.Fatalf("no lane: %v", err)
+	}
+	l.send(header{frame: frameClear, call: c}, nil, nil)
+	for i, err := range []error{ms[0].World().Wait(t.Context(), received), ms[1].World().Wait(t.Context(), sent), ms[0].Close(), ms[1].Close()} {
+		if err != nil {
+			t.Errorf("step %d: %v", i, err)
+		}
+	}
+}
+
 // TestCloseNamesUnpairedMessages checks both ends: a message that waits for its receiver,
 // and one that came and was not received.
 func TestCloseNamesUnpairedMessages(t *testing.T) {

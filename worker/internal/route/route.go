@@ -89,15 +89,31 @@ func (s *Routes) look(rank int) int32 {
 	return wayUnknown
 }
 
-// await waits until a rank can be found, and returns the way to it.
+// await waits until a rank can be found, and returns the way to it. If that fails, it breaks
+// both ways: the other end may have chosen either.
 func (s *Routes) await(rank int) int32 {
-	_ = s.cfg.Await(s.cfg.Mesh.Context(), rank) // then the connection fails, and says why
+	if err := s.cfg.Await(s.cfg.Mesh.Context(), rank); err != nil {
+		s.breakWays(fmt.Errorf("cannot find out where rank %d is: %w", rank, err))
+		return wayTCP // on which the message gets the reason
+	}
 	way := s.look(rank)
 	if way == wayUnknown {
 		way = wayTCP
 	}
 	s.choose(rank, way)
 	return way
+}
+
+// breakWays ends all messages because of why, here and at the other ranks, unless the
+// connections have ended before.
+func (s *Routes) breakWays(why error) {
+	if s.cfg.Mesh.Err() != nil {
+		return
+	}
+	s.cfg.Mesh.Break(why)
+	if m := s.cfg.Messages; m != nil {
+		m.Fail(why)
+	}
 }
 
 func (s *Routes) choose(rank int, way int32) {
