@@ -193,7 +193,10 @@ func TestForbidden(t *testing.T) {
 		{"worker", module + "/rendezvous", true},
 		{"worker/tcp", "golang.org/x/sys/unix", true},
 		{"worker/tcp", "crypto/hmac", false},
-		{"worker/nccl", "C", false},
+		{"worker/cuda/internal/dl", "github.com/ebitengine/purego", false},
+		{"worker/tcp", "github.com/ebitengine/purego", true},
+		{"worker", module + "/worker/cuda", true},
+		{"worker/cuda", module + "/worker/internal/attach", false},
 		{"examples/allreduce", module + "/worker", false},
 		{"examples/allreduce", module + "/launch", true},
 	} {
@@ -208,10 +211,14 @@ func forbidden(pkg, imp string) string {
 	inside, isOurs := strings.CutPrefix(imp, module+"/")
 	isStd := !strings.Contains(strings.SplitN(imp, "/", 2)[0], ".")
 	switch {
+	case within(pkg, "worker/cuda") && imp == "github.com/ebitengine/purego": // which opens libcuda and libnccl
+		return ""
 	case within(pkg, "worker") && !isStd && !(isOurs && within(inside, "worker")):
 		return "worker is linked into users' programs: standard library and worker/... only"
 	case !isOurs:
 		return ""
+	case within(pkg, "worker") && !within(pkg, "worker/cuda") && within(inside, "worker/cuda"):
+		return "programs without GPUs stay static: they import worker, not worker/cuda"
 	case within(inside, "cmd"):
 		return "nothing imports a command"
 	case strings.HasSuffix(path.Base(inside), "test") && path.Base(inside) != "selftest" && !within(pkg, "bench") && !strings.HasSuffix(path.Base(pkg), "test"):
