@@ -32,6 +32,7 @@ type (
 	}
 	workersPlaced      struct{}                    // the devices are known
 	failureReported    struct{ socket.Report }     // a worker has failed
+	connectionLost     struct{ socket.Report }     // a worker's connection has ended without a bye
 	workersEnded       struct{}                    // the workers have ended; the agent now waits for their GPUs
 	gpuFindingReceived struct{ preflight.Finding } // about the GPUs of the running workers
 	statusDelayElapsed struct{}                    // opens the status socket if the workers have not started yet

@@ -237,6 +237,9 @@ func (s *supervisor) stop(c rendezvous.Stop) {
 	}
 	abort := ranksToAbort(&c.Cause)
 	s.wg.Go(func() {
+		if c.Cause.Kind != rendezvous.KindStopped { // else who ends the job may have sent the workers a signal, too
+			r.workers.LookAtAll()
+		}
 		if c.Cause.Kind == rendezvous.KindHang && !c.Kill {
 			s.dumpCollectives(c.Cause.Ranks)
 		}
@@ -378,6 +381,13 @@ func (s *supervisor) signal(sig syscall.Signal) {
 func (s *supervisor) reportFailure(r socket.Report) {
 	if s.current != nil && s.current.plan.World.Round == r.Round {
 		s.current.workers.FailWorker(r.Rank, r.Message)
+	}
+}
+
+// lookAt finds out whether a worker is dying whose connection has ended.
+func (s *supervisor) lookAt(r socket.Report) {
+	if s.current != nil && s.current.plan.World.Round == r.Round {
+		s.current.workers.LookAt(r.Rank)
 	}
 }
 

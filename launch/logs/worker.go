@@ -69,6 +69,15 @@ func (w *Worker) Drain(ctx context.Context) error {
 	return nil
 }
 
+// Ended is closed when no process has standard error open any more; nil: the worker writes
+// it to a file itself.
+func (w *Worker) Ended() <-chan struct{} {
+	if w.stderr == nil {
+		return nil
+	}
+	return w.stderr.done
+}
+
 // Tail returns the last lines of standard error, at most TailLines, each of at
 // most 4 KiB, oldest first.
 func (w *Worker) Tail() []string {

@@ -24,6 +24,9 @@
 //     of this process, and the end is an event (SIGCHLD). So a search
 //     after each end, until no leftover remains, finds all of them, even while they
 //     fork.
+//   - A process that the kernel is ending with a failure is dying ([Process.Dying]): it
+//     runs nothing any more, and how it ends is certain, but its parent cannot wait for it
+//     yet. Only Done says that it has ended and that drivers have freed what it had.
 //   - A child gets the descriptors of its [Spec] and no others, the default signal
 //     dispositions, and the soft limit of open files that this program was started
 //     with. Signals that the caller of this program ignored on purpose (nohup's

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -233,6 +234,12 @@ func runHelper(mode string) int {
 		fmt.Println(Forwarded())
 	case "pid1":
 		return runPID1()
+	case "trace":
+		runtime.LockOSThread()
+		pid, _ := strconv.Atoi(arg)
+		if err := runTracer(pid); err != nil {
+			return fail(err)
+		}
 	case "keeper":
 		return runKeeper(arg)
 	case "agent":

@@ -21,7 +21,8 @@ import (
 type Keeper struct {
 	// Agents are started in order. Each is in a process group of its own, so a
 	// terminal's Ctrl-C reaches only the keeper. Each has the lifeline as
-	// descriptor LifelineFD; its ExtraFiles follow from LifelineFD+1. Agents should
+	// descriptor LifelineFD; its ExtraFiles follow from LifelineFD+1. Run closes the
+	// keeper's copies of them, so that a pipe ends with the agents that have it. Agents should
 	// be subreapers (have a Table open). Otherwise the keeper cannot distinguish
 	// what different living agents leave.
 	Agents []Spec
@@ -72,6 +73,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 		return err
 	}
 	defer keeperEnd.Close()
+	defer k.closeFiles()
 
 	agents := make([]*Process, len(k.Agents))
 	for i, spec := range k.Agents {
@@ -84,6 +86,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 		}
 	}
 	agentEnd.Close()
+	k.closeFiles()
 	listen := make(chan struct{})
 	go func() { // ends when keeperEnd is closed
 		if _, err := io.ReadFull(keeperEnd, make([]byte, len(agents))); err == nil {
@@ -91,6 +94,15 @@ func (k *Keeper) Run(ctx context.Context) error {
 		}
 	}()
 	return k.watch(ctx, table, agents, listen)
+}
+
+// closeFiles closes the keeper's copies of the agents' files.
+func (k *Keeper) closeFiles() {
+	for _, spec := range k.Agents {
+		for _, f := range spec.ExtraFiles {
+			_ = f.Close() // agents share files, so it may be closed already
+		}
+	}
 }
 
 // newLifeline returns the two ends of a lifeline.

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 func contains(s string, parts ...string) bool {
@@ -108,6 +109,31 @@ func TestKeeperForwardsOnce(t *testing.T) {
 		b.expect(fmt.Sprintf("agent %d exited with code 7, killed true", i))
 	}
 	b.exit(keeper)
+}
+
+// TestPipeEndsWithTheAgents gives an agent the end of a pipe that another one reads: the
+// reader sees the writer's end, because the keeper has no copy.
+func TestPipeEndsWithTheAgents(t *testing.T) {
+	rd, wr, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	var ends []Exit
+	k := Keeper{
+		Agents: []Spec{
+			{Path: "/bin/true", Args: []string{"true"}, ExtraFiles: []*os.File{wr}},
+			{Path: "/bin/sh", Args: []string{"sh", "-c", fmt.Sprintf("cat <&%d", LifelineFD+1)}, ExtraFiles: []*os.File{rd}},
+		},
+		OnExit: func(_ int, e Exit, _ int) { ends = append(ends, e) },
+	}
+	if err := k.Run(ctx); err != nil {
+		t.Error(err)
+	}
+	if len(ends) != 2 || !ends[0].Success() || !ends[1].Success() {
+		t.Error(ends)
+	}
 }
 
 // TestKeeperRun checks the keeper in this process: a cancelled context, a failed

@@ -12,11 +12,12 @@ import (
 // Process is a process that a [Table] started. Its methods may be called from
 // any goroutine.
 type Process struct {
-	table  *Table
-	pid    int
-	leader bool // leads a process group of its own
-	done   chan struct{}
-	exit   Exit // written before done is closed
+	table   *Table
+	pid     int
+	leader  bool // leads a process group of its own
+	done    chan struct{}
+	exit    Exit      // written before done is closed
+	dyingAt time.Time // when Dying first said that it ends; zero: it has not; the table's lock guards it
 }
 
 // Pid returns the pid. After Done it may belong to another process.

@@ -14,6 +14,9 @@ import (
 // KiB, a list of 32768 children less than 256 KiB.
 const maxFile = 1 << 20
 
+// pfExiting is the kernel's flag of a thread that ends (PF_EXITING).
+const pfExiting = 0x4
+
 // procfs reads a /proc file system (proc(5)).
 type procfs struct {
 	root  string
@@ -28,9 +31,15 @@ type stat struct {
 	parent  int
 	group   int
 	session int
+	flags   uint64 // PF_*
 	threads int
-	start   uint64 // clock ticks after boot; with the pid it identifies a process for ever
+	start   uint64             // clock ticks after boot; with the pid it identifies a process for ever
+	status  syscall.WaitStatus // of the end; 0 while the process runs, and for who may not know it
 }
+
+// isExiting reports whether the kernel ends the thread: it runs no code of a program any
+// more. A thread that waits for its process's core file is not there yet.
+func (s stat) isExiting() bool { return s.flags&pfExiting != 0 }
 
 // isZombie reports whether only a zombie is left. The leader of a process that still
 // runs in other threads looks like a zombie, too.
@@ -128,7 +137,13 @@ func parseStat(line []byte) (stat, error) {
 	s.threads = number(rest[17])
 	var e error
 	s.start, e = strconv.ParseUint(string(rest[19]), 10, 64)
-	if errors.Join(err, e) != nil || s.pid <= 0 {
+	err = errors.Join(err, e)
+	s.flags, e = strconv.ParseUint(string(rest[6]), 10, 64)
+	err = errors.Join(err, e)
+	if len(rest) >= 50 { // since Linux 3.5
+		s.status = syscall.WaitStatus(number(rest[49]))
+	}
+	if err != nil || s.pid <= 0 {
 		return stat{}, bad
 	}
 	return s, nil

@@ -12,7 +12,7 @@ import (
 const tail = " 0 -1 4194304 100 0 0 0 0 0 0 0 20 0 2 0 168481 3133440 379 18446744073709551615\n"
 
 func TestParseStat(t *testing.T) {
-	want := stat{pid: 7, state: 'S', parent: 3, group: 5, session: 4, threads: 2, start: 168481}
+	want := stat{pid: 7, state: 'S', parent: 3, group: 5, session: 4, flags: 4194304, threads: 2, start: 168481}
 	for _, name := range []string{"cat", "", "a b", "a) R 1 1 1 (b", "))((", "line\nbreak) S 9", "\xff\x00"} {
 		got, err := parseStat([]byte("7 (" + name + ") S 3 5 4" + tail))
 		want.name = name
@@ -23,7 +23,7 @@ func TestParseStat(t *testing.T) {
 	for _, line := range []string{
 		"", "7", "7 (cat", "7 cat) S 3 5 4" + tail, ") 7 (cat S", "7 (cat) S 3 5 4", "7 (cat) SS 3 5 4" + tail,
 		"x (cat) S 3 5 4" + tail, "7 (cat) S x 5 4" + tail, "-7 (cat) S 3 5 4" + tail,
-		"7 (cat) S 99999999999 5 4" + tail, "7 (cat) S 3 5 4" + strings.Replace(tail, "168481", "-1", 1),
+		"7 (cat) S 99999999999 5 4" + tail, "7 (cat) S 3 5 4" + strings.Replace(tail, "4194304", "x", 1), "7 (cat) S 3 5 4" + strings.Replace(tail, "168481", "-1", 1),
 	} {
 		if s, err := parseStat([]byte(line)); err == nil {
 			t.Errorf("%q is taken for %+v", line, s)

@@ -160,7 +160,11 @@ func (t *Table) reap() {
 	}
 	slices.SortStableFunc(all, func(a, b ended) int { return cmp.Compare(a.number, b.number) })
 	for _, e := range all {
-		e.process.exit = exitOf(e.status, t.deaths.now())
+		at := t.deaths.now()
+		if !e.process.dyingAt.IsZero() {
+			at = e.process.dyingAt
+		}
+		e.process.exit = exitOf(e.status, at)
 		close(e.process.done)
 	}
 }

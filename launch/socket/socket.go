@@ -36,6 +36,8 @@ type Report struct {
 type Server struct {
 	l      net.Listener // nil: there is no folder for the socket
 	failed func(Report)
+	lost   func(Report)
+	warn   func(text string) // nil: nothing is said
 	board  *board.Node
 
 	mu    sync.Mutex
@@ -43,6 +45,8 @@ type Server struct {
 	conns map[net.Conn]bool // true: the worker has sent its hello
 	cause *contract.Cause   // cause of the abort in progress, for workers that connect late
 	peers map[int]*peer     // workers of this round, by rank
+	// saidOther says that warn got the text of a worker whose boards are others.
+	saidOther bool
 }
 
 // peer is a worker that has sent its hello.
@@ -59,6 +63,10 @@ type Options struct {
 	Path   string
 	Pool   *accept.Pool
 	Failed func(Report) // takes the workers' reports
+	Lost   func(Report) // takes the ends of connections without a bye; they have no message; nil: nothing does
+	// Warn takes what the user should know; nil: nothing is said. It may be called from any
+	// goroutine.
+	Warn func(text string)
 }
 
 // Open makes the socket. Only this user can connect to it: Linux gives the file the
@@ -74,7 +82,7 @@ func Open(ctx context.Context, o Options) (*Server, error) {
 		return nil, fmt.Errorf("cannot open the worker socket: %w (is the path of %s too long, or does that folder take no sockets? TMPDIR can name another)", err, filepath.Dir(o.Path))
 	}
 	s := NewUnreachable()
-	s.l, s.failed = o.Pool.Listen(l), o.Failed
+	s.l, s.failed, s.lost, s.warn = o.Pool.Listen(l), o.Failed, o.Lost, o.Warn
 	return s, nil
 }
 
@@ -198,6 +206,9 @@ func (s *Server) serveWorker(c net.Conn) {
 			return
 		}
 	}
+	if hello.Type != "" && s.lost != nil {
+		s.lost(Report{Round: round, Rank: hello.Rank})
+	}
 }
 
 // welcome answers a hello. A worker whose boards have the agent's version gets the
@@ -207,6 +218,7 @@ func (s *Server) welcome(c net.Conn, round int, hello *contract.Frame) {
 	conn := unixConn(c)
 	if hello.Board != contract.BoardVersion || conn == nil {
 		s.write(c, f)
+		s.sayOther(hello)
 		return
 	}
 	handed := s.board.Hand(round, hello.Rank, func(fd int, cpus []int) {
@@ -219,6 +231,26 @@ func (s *Server) welcome(c net.Conn, round int, hello *contract.Frame) {
 	if !handed {
 		s.write(c, f)
 	}
+}
+
+// sayOther warns, once, of a worker that knows a board, but another one than this agent.
+func (s *Server) sayOther(hello *contract.Frame) {
+	if hello.Board <= 0 || hello.Board == contract.BoardVersion || s.warn == nil {
+		return
+	}
+	s.mu.Lock()
+	first := !s.saidOther
+	s.saidOther = true
+	s.mu.Unlock()
+	if !first {
+		return
+	}
+	rebuild := "the program with this gorun's package worker"
+	if hello.Board > contract.BoardVersion {
+		rebuild = "gorun from the release that the program was built with"
+	}
+	s.warn(fmt.Sprintf("rank %d cannot share memory with this node: its program was built for version %d of the board, gorun has version %d: its ranks talk over TCP, which is slower; rebuild %s",
+		hello.Rank, hello.Board, contract.BoardVersion, rebuild))
 }
 
 // unixConn returns the socket below the connections that count it, nil if there is none.

@@ -28,11 +28,16 @@ func openTestSocket(t *testing.T) (s *Server, reported func() []string) {
 	var mu sync.Mutex
 	var got []string
 	ctx, cancel := context.WithCancel(t.Context())
-	s, err := Open(ctx, Options{Path: filepath.Join(t.TempDir(), "s"), Failed: func(r Report) {
+	note := func(r Report) {
 		mu.Lock()
 		defer mu.Unlock()
 		got = append(got, fmt.Sprintf("round %d rank %d: %s", r.Round, r.Rank, r.Message))
-	}})
+	}
+	lost := func(r Report) {
+		r.Message = "lost"
+		note(r)
+	}
+	s, err := Open(ctx, Options{Path: filepath.Join(t.TempDir(), "s"), Failed: note, Lost: lost})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -155,6 +160,25 @@ func TestReportsBelongToTheirRound(t *testing.T) {
 	}
 }
 
+// TestLostConnection checks that the end of a worker's connection is told with its rank and
+// round, unless the worker has said goodbye, or has never said which one it is.
+func TestLostConnection(t *testing.T) {
+	s, reported := openTestSocket(t)
+	s.Begin(board.Round{Number: 4, Ranks: 4})
+	for _, say := range []string{"", hello + `{"type":"bye"}` + "\n", hello} {
+		c := connect(t, s, say)
+		if say != "" {
+			c.next()
+		}
+		c.Close()
+	}
+	poll(t, "the end is not told", func() bool { return len(reported()) > 0 })
+	poll(t, "connections are left", func() bool { s.mu.Lock(); defer s.mu.Unlock(); return len(s.conns) == 0 })
+	if got := reported(); len(got) != 1 || got[0] != "round 4 rank 3: lost" {
+		t.Errorf("%q", got)
+	}
+}
+
 // TestAbortArrivesOnce checks that a worker, whenever it connects, gets its welcome
 // first and then one abort.
 func TestAbortArrivesOnce(t *testing.T) {
@@ -208,6 +232,49 @@ func TestWorkersShareTheBoard(t *testing.T) {
 	s.Begin(board.Round{Number: 2, Ranks: 2})
 	if next, cpus := takeBoard(t, connect(t, s, fmt.Sprintf(`{"type":"hello","board":%d,"round":2}`+"\n", contract.BoardVersion))); next == nil || next.Aborted() || cpus != nil {
 		t.Errorf("board %+v, CPUs %v", next, cpus)
+	}
+}
+
+// TestOtherBoardsAreSaidOnce checks that workers of another build are named, with both
+// versions and what to rebuild.
+func TestOtherBoardsAreSaidOnce(t *testing.T) {
+	for _, c := range []struct {
+		board int
+		want  string // ""; nothing
+	}{
+		{contract.BoardVersion, ""},
+		{0, ""}, // it can map none
+		{-1, ""},
+		{contract.BoardVersion - 1, "rebuild the program"},
+		{contract.BoardVersion + 1, "rebuild gorun"},
+	} {
+		said := make(chan string, 10)
+		s, err := Open(t.Context(), Options{Path: filepath.Join(t.TempDir(), "s"), Warn: func(text string) { said <- text }})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		var served sync.WaitGroup
+		served.Go(func() { _ = s.Serve(ctx) })
+		s.Begin(board.Round{Number: 1, Ranks: 4})
+		for rank := range 3 {
+			connect(t, s, fmt.Sprintf(`{"type":"hello","rank":%d,"board":%d}`+"\n"+`{"type":"bye"}`+"\n", rank, c.board)).next()
+		}
+		cancel()
+		served.Wait() // also for what is said after the welcome
+		close(said)
+		var texts []string
+		for text := range said {
+			texts = append(texts, text)
+		}
+		if c.want == "" && len(texts) == 0 {
+			continue
+		}
+		text := strings.Join(texts, "\n")
+		versions := fmt.Sprintf("version %d of the board, gorun has version %d", c.board, contract.BoardVersion)
+		if len(texts) != 1 || !strings.Contains(text, versions) || !strings.Contains(text, c.want) || !strings.HasPrefix(text, "rank ") {
+			t.Errorf("board %d: %q", c.board, texts)
+		}
 	}
 }
 

@@ -66,6 +66,9 @@ func (w *worker) Exit() process.Exit {
 	return w.exit
 }
 
+// Dying returns false: the task says when the process has ended, not before.
+func (w *worker) Dying() (process.Exit, bool) { return process.Exit{}, false }
+
 // Signal sends a signal to the process's group.
 func (w *worker) Signal(sig syscall.Signal) error {
 	select {

@@ -12,8 +12,10 @@
 // The package posts two events: Done when every worker has ended with exit code 0,
 // and Failed for the first failure. The failure of a worker that may only have lost a
 // peer waits up to a second for the peer's own failure. So the first Failed is a cause and
-// not its consequence. After Failed the other workers run on until Stop, because
-// another node may have failed first. A round that is done can still be stopped,
+// not its consequence. A worker whose connection or standard error has ended is looked at:
+// if it is dying, it has failed, although its process may end much later, when the driver
+// has cleared its GPU. What was posted of it then stays. After Failed the other workers run
+// on until Stop, because another node may have failed first. A round that is done can still be stopped,
 // because other nodes' workers may run on and fail.
 //
 // Invariants: Done and Failed are posted at most once each, and a failed round posts

@@ -123,15 +123,13 @@ func (r *Round) failedUnseen(w *worker) bool {
 	})
 }
 
-// failedAt returns when a worker failed by its end, false if it runs, succeeded or was
-// stopped. The round's lock is held.
+// failedAt returns when a worker failed by its end or began to, false if it runs,
+// succeeded or was stopped. The round's lock is held.
 func (w *worker) failedAt(r *Round) (time.Time, bool) {
-	select {
-	case <-w.proc.Done():
-	default:
+	exit := w.exit()
+	if exit == nil {
 		return time.Time{}, false
 	}
-	exit := w.proc.Exit()
 	return exit.At, !exit.Success() && !(r.wasStopped() && exit.At.After(r.stopAt))
 }
 

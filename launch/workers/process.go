@@ -21,6 +21,9 @@ type Process interface {
 	Pid() int
 	Done() <-chan struct{}
 	Exit() process.Exit
+	// Dying returns how the process will end, with the time that Exit will have, if the
+	// kernel is already ending it with a failure.
+	Dying() (process.Exit, bool)
 	Signal(sig syscall.Signal) error
 }
 

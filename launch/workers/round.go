@@ -53,7 +53,7 @@ type Round struct {
 	mu       sync.Mutex
 	state    state
 	workers  []*worker         // workers that were started
-	running  int               // workers that have not ended
+	running  int               // workers that have neither ended nor are known to be dying
 	posted   *rendezvous.Cause // of the Failed that was posted; nil: none was
 	stopping chan struct{}     // closed by the first stop
 	stopAt   time.Time         // time of the first stop
@@ -67,6 +67,8 @@ type worker struct {
 	out     *logs.Worker
 	started time.Time
 	cause   *rendezvous.Cause // its failure; nil: none is known
+	dying   *process.Exit     // how it will end, if that was known before its end; nil: it was not
+	looked  bool              // LookAt looks at it; the round's lock guards it
 }
 
 // New returns an idle round.
@@ -158,16 +160,26 @@ func (r *Round) follow(w *worker) {
 	default:
 		w.out.CloseChildEnds()
 		r.followers.Go(func() {
+			select {
+			case <-w.out.Ended():
+				r.lookAt(w)
+			case <-w.proc.Done():
+			}
 			<-w.proc.Done()
 			r.workerEnded(w)
 		})
 	}
 }
 
-// workerEnded counts an ended worker. If the worker failed, it finds out why.
+// workerEnded counts an ended worker. If the worker failed, it finds out why. A worker
+// that was seen dying has been counted.
 func (r *Round) workerEnded(w *worker) {
 	exit := w.proc.Exit()
 	r.mu.Lock()
+	if w.dying != nil {
+		r.mu.Unlock()
+		return
+	}
 	r.running--
 	byStop := r.wasStopped() && exit.At.After(r.stopAt)
 	failed := !exit.Success() && !byStop
@@ -220,6 +232,18 @@ func (r *Round) started() []*worker {
 	return r.workers
 }
 
+// exit returns how a worker ended or, if it is known to be dying, will end; nil: it runs.
+// The round's lock is held.
+func (w *worker) exit() *process.Exit {
+	select {
+	case <-w.proc.Done():
+		exit := w.proc.Exit()
+		return &exit
+	default:
+		return w.dying
+	}
+}
+
 func (r *Round) procs() []Process {
 	workers := r.started()
 	all := make([]Process, len(workers))
@@ -233,7 +257,7 @@ func (r *Round) procs() []Process {
 type Worker struct {
 	Rank, LocalRank, PID int
 	Started              time.Time
-	Exit                 *process.Exit     // nil: the worker runs
+	Exit                 *process.Exit     // nil: the worker runs; a dying worker has it already
 	Cause                *rendezvous.Cause // its failure; nil: none is known
 	Stopped              bool              // the worker is being stopped, or the stop ended it
 	Output               *logs.Worker
@@ -249,12 +273,9 @@ func (r *Round) Workers() []Worker {
 			Rank: w.rank, LocalRank: w.local, PID: w.proc.Pid(), Started: w.started,
 			Cause: w.cause, Stopped: r.wasStopped(), Output: w.out,
 		}
-		select {
-		case <-w.proc.Done():
-			exit := w.proc.Exit()
-			all[i].Exit = &exit
+		if exit := w.exit(); exit != nil {
+			all[i].Exit = exit
 			all[i].Stopped = r.wasStopped() && exit.At.After(r.stopAt)
-		default:
 		}
 	}
 	return all

@@ -20,6 +20,7 @@ type Process struct {
 
 	mu      sync.Mutex
 	signals []syscall.Signal
+	dying   *process.Exit
 }
 
 // Pid returns 100 for the first process of a round, 101 for the second, ...
@@ -46,11 +47,39 @@ func (p *Process) Signals() []syscall.Signal {
 	return slices.Clone(p.signals)
 }
 
+// Die makes the kernel begin to end the process, until End.
+func (p *Process) Die(code int, sig syscall.Signal) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.dying = &process.Exit{Code: code, Signal: sig}
+}
+
+// Dying returns what Die has said, with the time of the first Dying.
+func (p *Process) Dying() (process.Exit, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.dying == nil || p.dying.Success() {
+		return process.Exit{}, false
+	}
+	if p.dying.At.IsZero() {
+		p.dying.At = time.Now()
+	}
+	return *p.dying, true
+}
+
 // End ends the process a moment from now, so not at the time of another event.
 func (p *Process) End(code int, sig syscall.Signal) {
 	time.Sleep(time.Millisecond)
 	p.once.Do(func() {
 		p.exit = process.Exit{Code: code, Signal: sig, At: time.Now()}
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.dying != nil {
+			p.exit.Code, p.exit.Signal = p.dying.Code, p.dying.Signal
+			if !p.dying.At.IsZero() {
+				p.exit.At = p.dying.At
+			}
+		}
 		close(p.done)
 	})
 }
