@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 
+	"github.com/gorun/gorun/launch/device"
 	"github.com/gorun/gorun/launch/scratch"
 	"github.com/gorun/gorun/launch/spec"
 )
@@ -37,6 +38,7 @@ type LocalNode struct {
 	Endpoint func(context.Context) (string, error) // waits for the first node's endpoint; node 0 does not call it
 	Announce func(endpoint string)                 // passes the endpoint to the other agents; node 0 calls it
 	Secret   []byte                                // shared by this job's agents only, if the user gives no secret; nil: there is none
+	Survey   *device.Exchange                      // of the GPUs; nil: each agent asks the driver
 }
 
 // shares reports whether the first node of this machine writes the job's files and

@@ -17,7 +17,11 @@ const askingDriver = "asking the driver for the GPUs of this node"
 // newDriver returns the GPU driver. A child process calls it, because it may hang
 // or crash.
 func (a *agent) newDriver() device.Child {
-	return device.Child{Run: a.table.Run, Stream: a.table.Stream, Path: a.opts.Self, Argv: a.opts.Probe, Env: a.opts.Env}
+	c := device.Child{Run: a.table.Run, Stream: a.table.Stream, Path: a.opts.Self, Argv: a.opts.Probe, Env: a.opts.Env}
+	if a.opts.Local != nil {
+		c.Exchange = a.opts.Local.Survey
+	}
+	return c
 }
 
 func (a *agent) newPlacement() *place.Placement {
@@ -27,6 +31,14 @@ func (a *agent) newPlacement() *place.Placement {
 		Options: sp.Devices.Place, Host: a.node.Host, Env: a.opts.Env, Agents: sp.LocalNodes,
 		Threads: !set && sp.Env.OMPCores, Driver: a.workers.driver, Root: os.DirFS("/"),
 	})
+}
+
+// surveyGPUs starts the look at the GPUs that the preflight needs. It takes longer than
+// everything else before a single node starts its workers.
+func (a *agent) surveyGPUs(ctx context.Context) {
+	if a.opts.Spec.Preflight != spec.PreflightOff {
+		a.placement.StartSurvey(ctx, &a.wg)
+	}
 }
 
 // countWorkers returns the number of workers that --nproc-per-node asks for.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gorun/gorun/launch"
+	"github.com/gorun/gorun/launch/device"
 	"github.com/gorun/gorun/launch/process"
 	"github.com/gorun/gorun/launch/scratch"
 	"github.com/gorun/gorun/launch/spec"
@@ -110,9 +111,15 @@ func localNode(index, count int) (*launch.LocalNode, error) {
 	}
 	_ = syscall.SetNonblock(endpointFD, true) // else a read has no deadline
 	pipe := os.NewFile(endpointFD, "endpoint")
+	_ = syscall.SetNonblock(surveyReadyFD, true)
+	survey := &device.Exchange{Others: -1, Answer: os.NewFile(surveyFD, "gpus"), Ready: os.NewFile(surveyReadyFD, "gpus-ready")}
+	if index == 0 {
+		survey.Others = count - 1
+	}
 	return &launch.LocalNode{
 		Index:  index,
 		Secret: key,
+		Survey: survey,
 		Addr:   fmt.Sprintf("127.0.%d.%d", (index+1)/256, (index+1)%256),
 		Announce: func(endpoint string) {
 			for range count - 1 {

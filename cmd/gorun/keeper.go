@@ -152,15 +152,17 @@ func runKeeper(ctx context.Context, sp spec.Spec, o *jobOptions) error {
 // Descriptors of an agent of --local-nodes, after the keeper's lifeline. The first is a
 // pipe: node 0 writes the endpoint into it once for each other node, and each other node
 // reads it once. The second is a file with the secret of the job's agents, used if the
-// user gives none.
+// user gives none. The last two are the file and the pipe of a device.Exchange.
 const (
 	endpointFD     = process.LifelineFD + 1
 	secretFD       = process.LifelineFD + 2
+	surveyFD       = process.LifelineFD + 3
+	surveyReadyFD  = process.LifelineFD + 4
 	endpointRecord = 64 // bytes, padded with spaces
 	endpointWait   = 10 * time.Second
 )
 
-// shareLocal makes the pipe and the secret file that n agents of this machine share.
+// shareLocal makes the pipes and the files that n agents of this machine share.
 // files returns an agent's descriptors from endpointFD on.
 func shareLocal(n int) (files func(index int) []*os.File, err error) {
 	if n == 1 {
@@ -178,10 +180,18 @@ func shareLocal(n int) (files func(index int) []*os.File, err error) {
 	if _, err := key.WriteString(rand.Text()); err != nil {
 		return nil, fmt.Errorf("cannot make the secret of the local nodes: %w", err)
 	}
+	if fd, err = unix.MemfdCreate("gorun-gpus", unix.MFD_CLOEXEC); err != nil {
+		return nil, fmt.Errorf("cannot make the file of the GPUs: memfd_create: %w", err)
+	}
+	survey := os.NewFile(uintptr(fd), "gpus")
+	wait, ready, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
 	return func(index int) []*os.File {
 		if index == 0 {
-			return []*os.File{wr, key}
+			return []*os.File{wr, key, survey, ready}
 		}
-		return []*os.File{rd, key}
+		return []*os.File{rd, key, survey, wait}
 	}, nil
 }

@@ -192,7 +192,7 @@ func newProbeCommand() *cobra.Command {
 		Hidden: true,
 		Args:   cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return device.Answer(cmd.OutOrStdout(), device.Source(args[0]), os.DirFS("/"))
+			return device.Answer(cmd.OutOrStdout(), device.Source(args[0]), device.System{Files: os.DirFS("/"), MayOpen: device.MayOpen})
 		},
 	}
 }

@@ -7,8 +7,8 @@
 //
 // Child.List reads what counting and pinning need, Child.Survey reads everything,
 // and Child.Processes reads the processes on each GPU. Child.Listen stays and
-// reports the driver's events. FindVisible returns the GPUs that the workers may
-// use.
+// reports the driver's events. An Exchange gives one survey to several agents.
+// FindVisible returns the GPUs that the workers may use.
 //
 // GPUs are in PCI order, as NVML and nvidia-smi number them. CUDA uses the same
 // numbers when CUDA_DEVICE_ORDER=PCI_BUS_ID, and on nodes with equal GPUs.

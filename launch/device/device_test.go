@@ -4,20 +4,26 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"reflect"
 	"runtime"
+	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"testing/fstest"
+
+	"golang.org/x/sys/unix"
 )
 
 // TestMain makes the test binary its own probe, as the command is.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 3 && os.Args[1] == "probe" {
-		_ = Answer(os.Stdout, Source(os.Args[2]), os.DirFS("/"))
+		_ = Answer(os.Stdout, Source(os.Args[2]), System{os.DirFS("/"), MayOpen})
 		return
 	}
 	os.Exit(m.Run())
@@ -100,24 +106,133 @@ func FuzzVisibleToCUDA(f *testing.F) {
 	})
 }
 
+// probeFiles returns what the driver's files say.
+func probeFiles(sys System) (r Report) {
+	Probe(Procfs, sys, func(found Report) { r = found })
+	return r
+}
+
 func TestProcfs(t *testing.T) {
 	const dir = "proc/driver/nvidia/gpus/"
 	root := fstest.MapFS{
 		dir + "0000:1a:00.0/information": {Data: []byte("Model: \t\t NVIDIA H100\nIRQ:   \t\t 5\nGPU UUID: \t GPU-1\nBus Location: \t 0000:1a:00.0\nDevice Minor: \t 0\n")},
 		dir + "0000:0B:00.0/information": {Data: []byte("Model: NVIDIA H100\nGPU UUID: GPU-????????-????\n")},
 		dir + "0001:00:00.0/power":       {Data: []byte("no information")},
+		dir + "10000:00:00.0/power":      {Data: []byte("no information")}, // as behind Intel's VMD
+		dir + "a000:00:00.0/power":       {Data: []byte("no information")},
 	}
-	got := Probe(Procfs, root)
-	want := Report{Probe: reportVersion, GPUs: []GPU{
+	got := probeFiles(System{root, mayOpen(root, nil)})
+	want := Report{Probe: reportVersion, Unsure: "GPU 0 has not been used since the driver was loaded", GPUs: []GPU{
 		{Index: 0, PCI: "0000:0b:00.0", Name: "NVIDIA H100"},
 		{Index: 1, UUID: "GPU-1", PCI: "0000:1a:00.0", Name: "NVIDIA H100", Minor: new(0)},
 		{Index: 2, PCI: "0001:00:00.0"},
+		{Index: 3, PCI: "a000:00:00.0"},
+		{Index: 4, PCI: "10000:00:00.0"},
 	}}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
-	if r := Probe(Procfs, fstest.MapFS{}); r.Error == "" {
+	if r := probeFiles(System{Files: fstest.MapFS{}}); r.Error == "" {
 		t.Error("no error without the driver's folder")
+	}
+}
+
+// mayOpen returns what MayOpen would say of the files of a root, some of which have an
+// error.
+func mayOpen(root fstest.MapFS, errs map[string]error) func(string) error {
+	return func(name string) error {
+		if errs[name] != nil {
+			return errs[name]
+		}
+		_, err := root.Stat(name)
+		return err
+	}
+}
+
+// information is the driver's file about a GPU.
+func information(minor int, lines ...string) string {
+	text := fmt.Sprintf("Model: \t\t NVIDIA H200\nIRQ:   \t\t 39\nGPU UUID: \t GPU-%d\nDevice Minor: \t %d\nGPU Excluded:\t No\n", minor, minor)
+	return text + strings.Join(lines, "\n") + "\n"
+}
+
+// TestProcfsIsSure checks when the driver's files are enough to say which GPUs CUDA
+// shows.
+func TestProcfsIsSure(t *testing.T) {
+	const gpu, caps = "proc/driver/nvidia/gpus/0000:", "proc/driver/nvidia/capabilities/"
+	tests := []struct {
+		name   string
+		change func(root fstest.MapFS)
+		errs   map[string]error
+		unsure string
+		open   string // the numbers of the files of the GPUs that may be used
+	}{
+		{"healthy", func(fstest.MapFS) {}, nil, "", "0 1 2"},
+		{"no MIG instance", func(r fstest.MapFS) { r[caps+"gpu0/mig"] = &fstest.MapFile{Mode: fs.ModeDir} }, nil, "", "0 1 2"},
+		{"a MIG instance", func(r fstest.MapFS) { r[caps+"gpu1/mig/gi3/access"] = &fstest.MapFile{} }, nil, "MIG", "0 1 2"},
+		{"the cgroup hides one", func(fstest.MapFS) {}, map[string]error{"dev/nvidia1": syscall.EPERM}, "", "0 2"},
+		{"the container has one", func(r fstest.MapFS) { delete(r, "dev/nvidia0"); delete(r, "dev/nvidia1") }, nil, "", "2"},
+		{"files that are not made yet", func(r fstest.MapFS) { delete(r, "dev/nvidia0"); delete(r, "dev/nvidia1"); delete(r, "dev/nvidia2") }, nil, "no GPU has a file", ""},
+		{"all are hidden", func(fstest.MapFS) {}, map[string]error{"dev/nvidia0": syscall.EPERM, "dev/nvidia1": syscall.EPERM, "dev/nvidia2": syscall.EACCES}, "no GPU has a file", ""},
+		{"WSL", func(r fstest.MapFS) { delete(r, "dev/nvidiactl") }, nil, "no GPU has a file", "0 1 2"},
+		{"not used yet", func(r fstest.MapFS) {
+			r[gpu+"1b:00.0/information"] = &fstest.MapFile{Data: []byte("Model: NVIDIA H200\nGPU UUID: GPU-????????-????-????-????-????????????\nDevice Minor: 1\n")}
+		}, nil, "GPU 1 has not been used", "0 1 2"},
+		{"an unknown model", func(r fstest.MapFS) {
+			r[gpu+"1b:00.0/information"] = &fstest.MapFile{Data: []byte(information(1, "Model: Unknown"))}
+		}, nil, "GPU 1", "0 1 2"},
+		{"excluded", func(r fstest.MapFS) {
+			r[gpu+"1a:00.0/information"] = &fstest.MapFile{Data: []byte(information(0, "GPU Excluded:\t Yes"))}
+		}, nil, "", "1 2"},
+		{"excluded by an older driver", func(r fstest.MapFS) {
+			r[gpu+"1b:00.0/information"] = &fstest.MapFile{Data: []byte(information(1, "Blacklisted:\t Yes"))}
+		}, nil, "", "0 2"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			root := fstest.MapFS{"dev/nvidiactl": {}}
+			for i := range 3 {
+				root[fmt.Sprintf("dev/nvidia%d", i)] = &fstest.MapFile{}
+				root[fmt.Sprintf("%s1%c:00.0/information", gpu, 'a'+i)] = &fstest.MapFile{Data: []byte(information(i))}
+			}
+			tt.change(root)
+			r := probeFiles(System{root, mayOpen(root, tt.errs)})
+			var open []string
+			for i, g := range r.GPUs {
+				if g.Index != i {
+					t.Errorf("GPU %d has index %d", i, g.Index)
+				}
+				if g.Denied == "" {
+					open = append(open, fmt.Sprint(*g.Minor))
+				}
+			}
+			if got := strings.Join(open, " "); got != tt.open || !strings.Contains(r.Unsure, tt.unsure) || (r.Unsure == "") != (tt.unsure == "") {
+				t.Errorf("may open %q, unsure %q; want %q, %q", got, r.Unsure, tt.open, tt.unsure)
+			}
+		})
+	}
+}
+
+// TestMayOpen checks the permissions of files, which need not be opened for that.
+func TestMayOpen(t *testing.T) {
+	dir := t.TempDir()
+	fifo := filepath.Join(dir, "fifo") // an open would wait for a writer
+	if err := unix.Mkfifo(fifo, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := MayOpen(fifo[1:]); err != nil {
+		t.Errorf("%s: %v", fifo, err)
+	}
+	if err := MayOpen(dir[1:] + "/none"); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a file that does not exist: %v", err)
+	}
+	if os.Geteuid() == 0 {
+		return // root may open everything
+	}
+	if err := os.Chmod(fifo, 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := MayOpen(fifo[1:]); !errors.Is(err, fs.ErrPermission) {
+		t.Errorf("a file without permissions: %v", err)
 	}
 }
 
@@ -145,6 +260,8 @@ func fakeRoot(t *testing.T) string {
 
 func TestList(t *testing.T) {
 	const answer = `{"gorun_gpu_probe":2,"gpus":[{"index":0,"uuid":"GPU-1"}]}` + "\n"
+	const two = `{"gorun_gpu_probe":2,"gpus":[{"index":0},{"index":1}]}` + "\n"
+	const unsure = `{"gorun_gpu_probe":2,"gpus":[{"index":0,"uuid":"GPU-1"}],"unsure":"GPU 0"}` + "\n"
 	one := []GPU{{Index: 0, UUID: "GPU-1"}}
 	type result struct {
 		output string
@@ -156,26 +273,31 @@ func TestList(t *testing.T) {
 		nvml, procfs result
 		want         []GPU
 		wantErr      string
+		env          []string
 		calls        string
 	}{
-		{"NVML answers", result{output: answer}, result{}, one, "", "nvml"},
-		{"noise around the answer", result{output: "ERROR: ld.so: object\n{not json}\n" + answer + "bye\n"}, result{}, one, "", "nvml"},
-		{"NVML kills the child", result{"symbol lookup error", 127, nil}, result{output: answer}, one, "", "nvml procfs"},
-		{"answer, then a crash", result{answer, 1, nil}, result{output: answer}, one, "", "nvml procfs"},
-		{"no library", result{output: `{"gorun_gpu_probe":2,"gpus":null,"error":"not found"}`}, result{output: answer}, one, "", "nvml procfs"},
-		{"another version's answer", result{output: `{"gorun_gpu_probe":1}`}, result{output: answer}, one, "", "nvml procfs"},
-		{"too many GPUs", result{output: `{"gorun_gpu_probe":2,"gpus":[` + strings.Repeat("{},", maxGPUs) + "{}]}"}, result{output: answer}, one, "", "nvml procfs"},
-		{"nothing works", result{err: errors.New("cannot fork")}, result{exit: 3}, nil, "NVML: cannot fork; /proc/driver/nvidia: the probe ended with code 3", "nvml procfs"},
+		{"the files are sure", result{exit: 127}, result{output: answer}, one, "", nil, "procfs"},
+		{"MIG instances are named", result{output: answer}, result{output: two}, one, "", []string{"CUDA_VISIBLE_DEVICES=MIG-1"}, "procfs nvml"},
+		{"a container's MIG instances", result{output: answer}, result{output: two}, one, "", []string{"NVIDIA_VISIBLE_DEVICES=MIG-1"}, "procfs nvml"},
+		{"the files hang", result{output: answer}, result{err: errors.New("no answer within 5s")}, one, "", nil, "procfs nvml"},
+		{"NVML answers", result{output: answer}, result{output: unsure}, one, "", nil, "procfs nvml"},
+		{"noise around the answer", result{output: "ERROR: ld.so: object\n{not json}\n" + answer + "bye\n"}, result{output: unsure}, one, "", nil, "procfs nvml"},
+		{"NVML kills the child", result{"symbol lookup error", 127, nil}, result{output: unsure}, one, "", nil, "procfs nvml"},
+		{"answer, then a crash", result{answer, 1, nil}, result{output: unsure}, one, "", nil, "procfs nvml"},
+		{"no library", result{output: `{"gorun_gpu_probe":2,"gpus":null,"error":"not found"}`}, result{output: unsure}, one, "", nil, "procfs nvml"},
+		{"another version's answer", result{output: `{"gorun_gpu_probe":1}`}, result{output: unsure}, one, "", nil, "procfs nvml"},
+		{"too many GPUs", result{output: `{"gorun_gpu_probe":2,"gpus":[` + strings.Repeat("{},", maxGPUs) + "{}]}"}, result{output: unsure}, one, "", nil, "procfs nvml"},
+		{"nothing works", result{err: errors.New("cannot fork")}, result{exit: 3}, nil, "NVML: cannot fork; /proc/driver/nvidia: the probe ended with code 3", nil, "procfs nvml"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			var calls []string
 			got, err := Child{
-				Path: "/exe", Argv: []string{"gorun", "__gpus"}, Env: []string{"LD_BIND_NOW=1", "A=1"}, Root: fakeRoot(t),
+				Path: "/exe", Argv: []string{"gorun", "__gpus"}, Env: append([]string{"LD_BIND_NOW=1", "A=1"}, tt.env...), Root: fakeRoot(t),
 				Run: func(ctx context.Context, path string, argv, env []string, dir string) ([]byte, int, error) {
 					source := argv[len(argv)-1]
 					calls = append(calls, source)
-					if _, limited := ctx.Deadline(); !limited || path != "/exe" || len(argv) != 3 || !reflect.DeepEqual(env, []string{"A=1"}) {
+					if _, limited := ctx.Deadline(); !limited || path != "/exe" || len(argv) != 3 || !slices.Equal(env, append([]string{"A=1"}, tt.env...)) {
 						t.Errorf("called as %s %q with %q, deadline %v", path, argv, env, limited)
 					}
 					r := map[string]result{"nvml": tt.nvml, "procfs": tt.procfs}[source]
@@ -192,6 +314,71 @@ func TestList(t *testing.T) {
 	}
 }
 
+// TestSurvey checks that an answer is used before the child has ended, whatever becomes of
+// the child, and that the driver's files say which GPUs are usable if NVML does not.
+func TestSurvey(t *testing.T) {
+	const healthy, broken = `{"gorun_gpu_probe":2,"gpus":[{"index":0,"uuid":"GPU-1"}],"nvml":"12"}` + "\n", `{"gorun_gpu_probe":2,"gpus":[{"index":0,"error":"GPU is lost"}]}` + "\n"
+	const files = `{"gorun_gpu_probe":2,"gpus":[{"index":0,"uuid":"GPU-file"}]}` + "\n"
+	for name, tt := range map[string]struct {
+		output string
+		exit   int
+		failed error
+		usable string
+		err    string
+	}{
+		"an answer":                    {output: healthy, usable: "GPU-1"},
+		"an answer, then a crash":      {output: healthy, exit: 139, usable: "GPU-1"},
+		"noise, and two answers":       {output: "ERROR: ld.so\n" + healthy + files, usable: "GPU-1"},
+		"a broken GPU":                 {output: broken, usable: "GPU-file"},
+		"no library":                   {output: `{"gorun_gpu_probe":2,"error":"cannot load NVML"}` + "\n", usable: "GPU-file", err: "cannot load NVML"},
+		"a crash":                      {output: "symbol lookup error\n", exit: 127, usable: "GPU-file", err: "the probe ended with code 127 and gave no answer"},
+		"a child that does not start":  {failed: errors.New("cannot fork"), usable: "GPU-file", err: "cannot fork"},
+		"an answer that is too long":   {output: `{"gorun_gpu_probe":2,"nvml":"` + strings.Repeat("x", maxAnswer) + `"}` + "\n", usable: "GPU-file", err: "gave no answer"},
+		"half an answer, then nothing": {output: healthy[:30], usable: "GPU-file", err: "gave no answer"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			used := make(chan struct{})
+			calls := 0
+			Child{
+				Root: fakeRoot(t), Argv: []string{"gorun", "__gpus"},
+				Run: func(_ context.Context, _ string, argv, _ []string, _ string) ([]byte, int, error) {
+					if argv[len(argv)-1] != string(Procfs) {
+						t.Errorf("called as %q", argv)
+					}
+					return []byte(files), 0, nil
+				},
+				Stream: func(ctx context.Context, _ string, argv, _ []string, _ string, out io.Writer) (int, error) {
+					if _, limited := ctx.Deadline(); !limited || argv[len(argv)-1] != string(All) {
+						t.Errorf("called as %q, deadline %v", argv, limited)
+					}
+					_, _ = io.WriteString(out, tt.output)
+					if tt.err == "" {
+						<-used // the child ends after its answer was used
+					}
+					return tt.exit, tt.failed
+				},
+			}.Survey(t.Context(), func(s Survey) {
+				calls++
+				close(used)
+				if len(s.Usable) != 1 || s.Usable[0].UUID != tt.usable || s.UsableErr != nil || !s.Driver {
+					t.Errorf("usable: %+v, %v", s.Usable, s.UsableErr)
+				}
+				if (s.Err == nil) != (tt.err == "") || s.Err != nil && !strings.Contains(s.Err.Error(), tt.err) {
+					t.Errorf("got %v, want %q", s.Err, tt.err)
+				}
+			})
+			if calls != 1 {
+				t.Errorf("%d answers", calls)
+			}
+		})
+	}
+	called := false
+	Child{Root: t.TempDir()}.Survey(t.Context(), func(s Survey) { called = !s.Driver })
+	if !called {
+		t.Error("no answer without a driver")
+	}
+}
+
 // TestListInAContainerWithoutGPUs shows that List returns no GPU in a container
 // that sees the machine's GPUs in /proc but has no file to call the driver.
 func TestListInAContainerWithoutGPUs(t *testing.T) {
@@ -203,7 +390,7 @@ func TestListInAContainerWithoutGPUs(t *testing.T) {
 		if argv[len(argv)-1] == string(NVML) {
 			return []byte(`{"gorun_gpu_probe":2,"error":"no library"}`), 0, nil
 		}
-		return []byte(`{"gorun_gpu_probe":2,"gpus":[{"index":0,"uuid":"GPU-1"}]}`), 0, nil
+		return []byte(`{"gorun_gpu_probe":2,"gpus":[{"index":0,"uuid":"GPU-1"}],"unsure":"no file"}`), 0, nil
 	}}.List(t.Context())
 	if len(gpus) > 0 || err != nil {
 		t.Errorf("got %v, %v", gpus, err)

@@ -59,7 +59,7 @@ func (c Child) Listen(ctx context.Context, handle func(Event)) error {
 	defer silence.Stop()
 
 	var unavailable error
-	out := &lineWriter{line: func(line []byte) {
+	out := &lineWriter{most: maxLine, line: func(line []byte) {
 		e, ok := readEvent(line)
 		if !ok {
 			return
@@ -94,16 +94,17 @@ func writeUnavailable(w io.Writer, why error) error {
 	return json.NewEncoder(w).Encode(Event{Version: eventVersion, Kind: Unavailable, Text: why.Error()})
 }
 
-// lineWriter splits its input into lines. It cuts a line after maxLine bytes.
+// lineWriter splits its input into lines. It cuts a line after most bytes.
 type lineWriter struct {
 	line func([]byte)
+	most int
 	part []byte
 }
 
 func (l *lineWriter) Write(p []byte) (int, error) {
 	for rest := p; len(rest) > 0; {
 		head, tail, whole := bytes.Cut(rest, []byte("\n"))
-		l.part = append(l.part, head[:min(len(head), maxLine-len(l.part))]...)
+		l.part = append(l.part, head[:min(len(head), l.most-len(l.part))]...)
 		if whole {
 			l.line(l.part)
 			l.part = l.part[:0]

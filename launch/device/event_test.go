@@ -118,7 +118,7 @@ func FuzzReadEvent(f *testing.F) {
 	f.Add([]byte(watching))
 	f.Add([]byte(`{"gorun_gpu_event":1,"kind":"xid","code":18446744073709551615,"gi":-1}` + "\n\n{"))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		l := &lineWriter{line: func(line []byte) {
+		l := &lineWriter{most: maxLine, line: func(line []byte) {
 			if len(line) > maxLine {
 				t.Errorf("a line of %d bytes", len(line))
 			}

@@ -13,7 +13,7 @@ const Linked = false
 
 var errNotLinked = errors.New("this build has no NVML (built without cgo or with -tags nonvml)")
 
-// readNVML returns an error, because a build without cgo cannot load NVML.
-func readNVML(Source, fs.FS) (Report, error) { return Report{}, errNotLinked }
+// readNVML passes an error, because a build without cgo cannot load NVML.
+func readNVML(_ Source, _ fs.FS, use func(Report, error)) { use(Report{}, errNotLinked) }
 
 func writeEvents(w io.Writer) error { return writeUnavailable(w, errNotLinked) }

@@ -5,6 +5,8 @@ package device
 import (
 	"fmt"
 	"io/fs"
+	"slices"
+	"sync"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
@@ -20,9 +22,20 @@ type reader struct {
 	root fs.FS // where /dev is
 }
 
-// readNVML opens the library for one answer.
-func readNVML(from Source, root fs.FS) (Report, error) {
-	return reader{nvml.New(), root}.read(from)
+// readNVML opens the library and passes its answer to use. It closes the library after
+// that, because closing takes some milliseconds for each GPU.
+func readNVML(from Source, root fs.FS, use func(Report, error)) {
+	reader{nvml.New(), root}.pass(from, use)
+}
+
+func (r reader) pass(from Source, use func(Report, error)) {
+	done, err := r.open()
+	if err != nil {
+		use(Report{}, err)
+		return
+	}
+	defer done()
+	use(r.read(from))
 }
 
 // open makes the library ready. After a failed Init no other function may be
@@ -34,29 +47,37 @@ func (r reader) open() (done func(), err error) {
 	return func() { r.lib.Shutdown() }, nil
 }
 
+// read asks the open library.
 func (r reader) read(from Source) (report Report, err error) {
-	done, err := r.open()
-	if err != nil {
-		return report, err
-	}
-	defer done()
 	report.NVML, _ = r.lib.SystemGetNVMLVersion()
 	n, ret := r.lib.DeviceGetCount()
 	if ret != nvml.SUCCESS {
 		return report, fmt.Errorf("cannot count GPUs: %w", ret)
 	}
-	report.GPUs = make([]GPU, 0, min(n, maxGPUs))
-	for i := range min(n, maxGPUs) {
-		g, dev := r.gpu(i)
-		if dev != nil && (from == All || from == Processes) {
-			report.Processes = append(report.Processes, r.processes(g, dev)...)
-		}
-		if dev != nil && from == All {
-			g.State = r.state(dev)
-		}
-		report.GPUs = append(report.GPUs, g)
+	n = min(n, maxGPUs)
+	report.GPUs = make([]GPU, n)
+	processes := make([][]Process, n)
+	// A GPU takes some milliseconds to answer, all GPUs at once less than one after the
+	// other.
+	var wait sync.WaitGroup
+	for i := range n {
+		wait.Go(func() { report.GPUs[i], processes[i] = r.look(i, from) })
 	}
+	wait.Wait()
+	report.Processes = slices.Concat(processes...)
 	return report, nil
+}
+
+// look reads of a GPU what the source has.
+func (r reader) look(i int, from Source) (g GPU, processes []Process) {
+	g, dev := r.gpu(i)
+	if dev != nil && (from == All || from == Processes) {
+		processes = r.processes(g, dev)
+	}
+	if dev != nil && from == All {
+		g.State = r.state(dev)
+	}
+	return g, processes
 }
 
 // gpu reads what counting and pinning need. dev is nil if nothing else can be read
@@ -81,7 +102,7 @@ func (r reader) gpu(i int) (g GPU, dev nvml.Device) {
 		g.PCI = sysfsPCI(cString(pci.BusId[:]))
 	}
 	if g.Minor = ask(dev.GetMinorNumber); g.Minor != nil && hasControlFile(r.root) {
-		g.Denied = deniedReason(r.root, *g.Minor)
+		g.Denied = deniedReason(openDevice(r.root, *g.Minor), *g.Minor)
 	}
 	g.MIG = r.migMode(dev)
 	if g.MIG != nil && *g.MIG {
@@ -149,4 +170,43 @@ func cString[C int8 | uint8](chars []C) string {
 		b = append(b, byte(c))
 	}
 	return string(b)
+}
+
+// maxInstances bounds the MIG instances of one GPU. Today's GPUs have at most 7
+// or 8.
+const maxInstances = 64
+
+// migMode reports whether a GPU is in MIG mode, false for a GPU without MIG,
+// nil if unknown.
+func (r reader) migMode(dev nvml.Device) *bool {
+	if !r.has("nvmlDeviceGetMigMode") {
+		return new(false)
+	}
+	current, _, ret := dev.GetMigMode()
+	switch ret {
+	case nvml.SUCCESS:
+		return new(current == nvml.DEVICE_MIG_ENABLE)
+	case nvml.ERROR_NOT_SUPPORTED:
+		return new(false)
+	}
+	return nil
+}
+
+// eachInstance calls f for every MIG instance of a GPU in MIG mode. The numbers
+// of instances may have gaps.
+func (r reader) eachInstance(dev nvml.Device, f func(Instance, nvml.Device)) {
+	for i := range min(value(ask(dev.GetMaxMigDeviceCount)), maxInstances) {
+		part, ret := dev.GetMigDeviceHandleByIndex(i)
+		if ret != nvml.SUCCESS {
+			continue
+		}
+		uuid := ask(part.GetUUID)
+		if uuid == nil {
+			continue
+		}
+		f(Instance{
+			UUID: *uuid, Name: value(ask(part.GetName)),
+			GI: ask(part.GetGpuInstanceId), CI: ask(part.GetComputeInstanceId),
+		}, part)
+	}
 }

@@ -18,10 +18,6 @@ func (r reader) state(dev nvml.Device) *preflight.DeviceState {
 		Uncorrected: ask(func() (uint64, nvml.Return) {
 			return dev.GetTotalEccErrors(nvml.MEMORY_ERROR_TYPE_UNCORRECTED, nvml.VOLATILE_ECC)
 		}),
-		ECC: enabled(ask(func() (nvml.EnableState, nvml.Return) {
-			now, _, ret := dev.GetEccMode()
-			return now, ret
-		})),
 		RetirePending: enabled(ask(dev.GetRetiredPagesPendingStatus)),
 		Slowed:        r.clocks(dev).SlowReasons(),
 		Links:         links(dev),

@@ -39,9 +39,6 @@ func fillAnswers(s *server.Server, slow bool) {
 		}
 		dev.GetComputeModeFunc = func() (nvml.ComputeMode, nvml.Return) { return nvml.COMPUTEMODE_DEFAULT, nvml.SUCCESS }
 		dev.GetPersistenceModeFunc = func() (nvml.EnableState, nvml.Return) { return nvml.FEATURE_ENABLED, nvml.SUCCESS }
-		dev.GetEccModeFunc = func() (nvml.EnableState, nvml.EnableState, nvml.Return) {
-			return nvml.FEATURE_ENABLED, nvml.FEATURE_ENABLED, nvml.SUCCESS
-		}
 		dev.GetTotalEccErrorsFunc = func(nvml.MemoryErrorType, nvml.EccCounterType) (uint64, nvml.Return) { return 0, nvml.SUCCESS }
 		dev.GetRetiredPagesPendingStatusFunc = func() (nvml.EnableState, nvml.Return) { return 0, nvml.ERROR_NOT_SUPPORTED }
 		dev.GetRemappedRowsFunc = func() (int, int, bool, bool, nvml.Return) { return 0, 0, false, false, nvml.SUCCESS }
@@ -133,7 +130,6 @@ func TestNVMLFacts(t *testing.T) {
 	silent := gpuAt(s, 2)
 	silent.GetMemoryInfoFunc = func() (nvml.Memory, nvml.Return) { return nvml.Memory{}, nvml.ERROR_UNKNOWN }
 	silent.GetComputeModeFunc = func() (nvml.ComputeMode, nvml.Return) { return 0, nvml.ERROR_UNKNOWN }
-	silent.GetEccModeFunc = func() (a, b nvml.EnableState, _ nvml.Return) { return a, b, nvml.ERROR_NOT_SUPPORTED }
 	silent.GetTotalEccErrorsFunc = func(nvml.MemoryErrorType, nvml.EccCounterType) (uint64, nvml.Return) {
 		return 0, nvml.ERROR_NOT_SUPPORTED
 	}
@@ -150,7 +146,7 @@ func TestNVMLFacts(t *testing.T) {
 	}
 	healthy := preflight.DeviceState{
 		MemoryMiB: new(uint64(81920)), Capability: "9.0", ComputeMode: ModeDefault, Persistence: new(true),
-		ECC: new(true), Uncorrected: new(uint64(0)), RemapPending: new(false), RemapFailed: new(false),
+		Uncorrected: new(uint64(0)), RemapPending: new(false), RemapFailed: new(false),
 		Links: up, Fabric: FabricCompleted,
 	}
 	want := healthy
@@ -170,7 +166,7 @@ func TestNVMLFacts(t *testing.T) {
 		t.Errorf("slowed: %q", want.Slowed)
 	}
 	want = healthy
-	want.MemoryMiB, want.ComputeMode, want.ECC, want.Uncorrected = nil, "", nil, nil
+	want.MemoryMiB, want.ComputeMode, want.Uncorrected = nil, "", nil
 	want.Links, want.Fabric = nil, FabricUnsupported
 	check(2)
 

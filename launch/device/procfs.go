@@ -2,43 +2,78 @@ package device
 
 import (
 	"bufio"
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
+
+	"golang.org/x/sys/unix"
 )
 
-// readProcfs reads /proc/driver/nvidia/gpus/<PCI address>/information below
-// root. The folder's name is enough to count a GPU.
-func readProcfs(root fs.FS) ([]GPU, error) {
+// readProcfs reads /proc/driver/nvidia/gpus/<PCI address>/information. The folder's
+// name is enough to count a GPU.
+func readProcfs(sys System) ([]GPU, error) {
 	const folder = "proc/driver/nvidia/gpus"
+	root := sys.Files
 	entries, err := fs.ReadDir(root, folder)
 	if err != nil {
 		return nil, err
 	}
 	gpus := make([]GPU, 0, len(entries))
-	for _, e := range entries { // sorted by name, which is PCI order
-		g := GPU{Index: len(gpus), PCI: sysfsPCI(e.Name())}
+	// A domain of five digits comes after all of four.
+	slices.SortStableFunc(entries, func(a, b fs.DirEntry) int {
+		return cmp.Or(cmp.Compare(len(a.Name()), len(b.Name())), cmp.Compare(strings.ToLower(a.Name()), strings.ToLower(b.Name())))
+	})
+	for _, e := range entries[:min(len(entries), maxGPUs)] {
+		g, excluded := GPU{Index: len(gpus), PCI: sysfsPCI(e.Name())}, false
 		if f, err := root.Open(folder + "/" + e.Name() + "/information"); err == nil {
 			lines := bufio.NewScanner(f) // stops at a line above 64 KiB
 			for lines.Scan() {
 				key, value, _ := strings.Cut(lines.Text(), ":")
-				g.setProperty(strings.TrimSpace(key), strings.TrimSpace(value))
+				key, value = strings.TrimSpace(key), strings.TrimSpace(value)
+				isExclusion := key == "GPU Excluded" || key == "Blacklisted" // in older drivers
+				excluded = excluded || isExclusion && value == "Yes"
+				g.setProperty(key, value)
 			}
 			f.Close()
 		}
-		// readProcfs must work while the driver's library hangs. To open the
-		// file of a failed GPU would hang as well, so Stat has to do.
+		if excluded { // by the driver's option NVreg_ExcludedGpus (NVreg_GpuBlacklist): neither NVML nor CUDA has it
+			continue
+		}
 		if g.Minor != nil && hasControlFile(root) {
-			if _, err := fs.Stat(root, deviceFile(*g.Minor)); errors.Is(err, fs.ErrNotExist) {
-				g.Denied = fmt.Sprintf("no /%s", deviceFile(*g.Minor))
-			}
+			g.Denied = deniedReason(sys.MayOpen(deviceFile(*g.Minor)), *g.Minor)
 		}
 		gpus = append(gpus, g)
 	}
 	return gpus, nil
+}
+
+// unsureReason says why CUDA may show other GPUs than those of readProcfs, "" if it
+// shows them. Instances of MIG have names that only NVML knows; the driver has a folder
+// for each of them. A GPU in MIG mode that has no instance yet looks like a whole one.
+// The driver shows a GPU's UUID once the GPU was used, which also creates its file in
+// /dev.
+func unsureReason(root fs.FS, gpus []GPU) string {
+	open := 0
+	for _, g := range gpus {
+		switch {
+		case !strings.HasPrefix(g.UUID, "GPU-"), g.Name == "", g.Name == "Unknown", g.Minor == nil:
+			return fmt.Sprintf("GPU %d has not been used since the driver was loaded", g.Index)
+		case g.Denied == "":
+			open++
+		}
+	}
+	if open == 0 || !hasControlFile(root) {
+		return "no GPU has a file in /dev that this process may open"
+	}
+	if parts, err := fs.Glob(root, "proc/driver/nvidia/capabilities/gpu*/mig/gi*"); err != nil || len(parts) > 0 {
+		return "there are MIG instances"
+	}
+	return ""
 }
 
 // setProperty reads one line of the driver's information.
@@ -67,14 +102,24 @@ func hasControlFile(root fs.FS) bool {
 	return err == nil
 }
 
-// deniedReason opens a GPU's file, as CUDA will. It says why that is not allowed,
-// "" if it is. The driver reports other errors.
-func deniedReason(root fs.FS, minor int) string {
+// openDevice opens a GPU's file, as CUDA will.
+func openDevice(root fs.FS, minor int) error {
 	f, err := root.Open(deviceFile(minor))
-	switch {
-	case err == nil:
+	if err == nil {
 		f.Close()
-		return ""
+	}
+	return err
+}
+
+// MayOpen is System.MayOpen for this machine. Its name has no slash at its beginning.
+// The kernel asks the cgroup, too. To open the file of a GPU would take long if the GPU
+// sleeps, and hang if it has failed.
+func MayOpen(name string) error { return unix.Access("/"+name, unix.R_OK|unix.W_OK) }
+
+// deniedReason says why a process may not use a GPU, by the error of its file, "" if it
+// may. The driver reports other errors.
+func deniedReason(err error, minor int) string {
+	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return "no /" + deviceFile(minor)
 	case errors.Is(err, syscall.EPERM): // the error of the cgroup's device controller

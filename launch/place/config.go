@@ -16,7 +16,8 @@ type Driver interface {
 	HasDriver() bool     // the node has a driver
 	HasDeviceFile() bool // this process may call the driver; a container without GPUs sees it only in /proc
 	List(ctx context.Context) ([]device.GPU, error)
-	Survey(ctx context.Context) device.Survey
+	// Survey passes its answer to use, and returns later, when all is cleaned up.
+	Survey(ctx context.Context, use func(device.Survey))
 }
 
 // Config holds what a node's agent knows before it asks the driver.
@@ -92,6 +93,27 @@ func (c Config) makePlan(ctx context.Context, s Inventory, w Workers) (Plan, err
 	return p, err
 }
 
+// recount replaces the inventory with which the workers were counted, if the survey shows
+// the workers other GPUs: of a GPU in MIG mode without an instance only the survey
+// knows. It returns an error if their number differs.
+func (c Config) recount(s *Inventory) error {
+	now := c.inventory(s.Survey.Usable)
+	before, after := s.Visibility.Visible, now.Visibility.Visible
+	if slices.EqualFunc(before, after, func(a, b device.GPU) bool { return a.UUID == b.UUID }) {
+		return nil
+	}
+	now.Survey = s.Survey
+	*s = now
+	if len(before) == len(after) {
+		return nil
+	}
+	why := ""
+	if notes := now.Visibility.Notes; len(notes) > 0 {
+		why = ": " + notes[len(notes)-1]
+	}
+	return fmt.Errorf("cannot count the workers by GPU: %s by the driver's files, and %d by its library%s; name a number, --nproc-per-node %d", visibleGPUs(len(before)), len(after), why, max(len(after), 1))
+}
+
 // completeInventory asks the driver for what the inventory lacks. Its notes say why
 // something stays unknown.
 func (c Config) completeInventory(ctx context.Context, s *Inventory, facts bool) (notes []string, err error) {
@@ -100,12 +122,15 @@ func (c Config) completeInventory(ctx context.Context, s *Inventory, facts bool)
 		return nil, nil
 	}
 	if facts {
-		s.Survey = c.Driver.Survey(ctx)
-	}
-	if s.Known {
-		return nil, nil
+		c.Driver.Survey(ctx, func(answer device.Survey) { s.Survey = answer })
 	}
 	survey := s.Survey
+	if s.Known {
+		if facts && survey.UsableErr == nil {
+			err = c.recount(s)
+		}
+		return nil, err
+	}
 	all, err := survey.Usable, survey.UsableErr
 	if !facts {
 		all, err = c.Driver.List(ctx)

@@ -17,6 +17,7 @@ import (
 type driver struct {
 	gpus    []device.GPU
 	err     error
+	files   []device.GPU // what the driver's files show, if not the same
 	absent  bool
 	inProc  bool // the driver is only in /proc
 	lists   *int // how often it was asked
@@ -30,14 +31,17 @@ func (d driver) List(context.Context) ([]device.GPU, error) {
 	if d.lists != nil {
 		*d.lists++
 	}
+	if d.files != nil {
+		return d.files, nil
+	}
 	return d.gpus, d.err
 }
 
-func (d driver) Survey(context.Context) device.Survey {
+func (d driver) Survey(_ context.Context, use func(device.Survey)) {
 	if d.surveys != nil {
 		*d.surveys++
 	}
-	return device.Survey{Driver: true, GPUs: d.gpus, Err: d.err, Usable: d.gpus, UsableErr: d.err}
+	use(device.Survey{Driver: true, GPUs: d.gpus, Err: d.err, Usable: d.gpus, UsableErr: d.err})
 }
 
 func config(d driver, o Options, env ...string) Config {

@@ -3,6 +3,7 @@ package place
 import (
 	"context"
 	"fmt"
+	"sync"
 
 	"github.com/gorun/gorun/launch/device"
 )
@@ -19,6 +20,34 @@ type Placement struct {
 
 // NewPlacement returns a placement that Make completes.
 func NewPlacement(c Config) *Placement { return &Placement{Config: c, done: make(chan struct{})} }
+
+// StartSurvey asks the driver for everything that the preflight compares, beside the
+// caller. Make waits for the answer.
+func (p *Placement) StartSurvey(ctx context.Context, wait *sync.WaitGroup) {
+	if !p.HasGPUs() {
+		return
+	}
+	driver, answer := p.Driver, make(chan device.Survey, 1)
+	wait.Go(func() { driver.Survey(ctx, func(s device.Survey) { answer <- s }) })
+	p.Driver = surveyed{driver, answer}
+}
+
+// surveyed is a driver whose survey has been started. Its Survey may be called once.
+type surveyed struct {
+	Driver
+	answer <-chan device.Survey
+}
+
+// Survey waits for the answer.
+func (s surveyed) Survey(ctx context.Context, use func(device.Survey)) {
+	select {
+	case answer := <-s.answer:
+		use(answer)
+	case <-ctx.Done():
+		err := context.Cause(ctx)
+		use(device.Survey{Driver: true, Err: err, UsableErr: err})
+	}
+}
 
 // AskDriver asks the driver for what Count needs. It returns notes for the user.
 func (p *Placement) AskDriver(ctx context.Context, of string) (notes []string, err error) {

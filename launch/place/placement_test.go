@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
+	"sync"
 	"testing"
 
 	"github.com/gorun/gorun/launch/device"
@@ -56,6 +58,66 @@ func TestCount(t *testing.T) {
 	p = NewPlacement(config(driver{err: errors.New("it hangs")}, Options{}))
 	if _, err := p.AskDriver(t.Context(), "gpu"); err == nil || err.Error() != "--nproc-per-node gpu: it hangs" {
 		t.Error(err)
+	}
+}
+
+// TestSurveyStartsBeforeTheCount checks that the survey runs beside the count, that Make
+// uses its answer, and that GPUs of which only the survey knows more are found out.
+func TestSurveyStartsBeforeTheCount(t *testing.T) {
+	inMIGMode := gpus(3)
+	inMIGMode[2].MIG = new(true)
+	other := gpus(3)
+	other[1].UUID = "GPU-other"
+	for _, c := range []struct {
+		name   string
+		driver driver
+		err    string
+		notes  int
+		owned  []string
+	}{
+		{"the same", driver{gpus: gpus(3)}, "", 0, []string{"GPU-0", "GPU-1", "GPU-2"}},
+		{"a GPU in MIG mode", driver{gpus: inMIGMode, files: gpus(3)}, "3 GPUs are visible by the driver's files, and 2 by its library: 1 of the node's 3 GPUs are in MIG mode", 1, nil},
+		{"another GPU", driver{gpus: other, files: gpus(3)}, "", 0, []string{"GPU-0", "GPU-other", "GPU-2"}},
+		{"no library", driver{err: errors.New("sick"), files: gpus(3)}, "", 0, []string{"GPU-0", "GPU-1", "GPU-2"}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var lists, surveys int
+			c.driver.lists, c.driver.surveys = &lists, &surveys
+			var wait sync.WaitGroup
+			p := NewPlacement(config(c.driver, Options{ByGPU: true}))
+			p.StartSurvey(t.Context(), &wait)
+			if _, err := p.AskDriver(t.Context(), "gpu"); err != nil {
+				t.Fatal(err)
+			}
+			n, err := p.Count("gpu")
+			if n != 3 || err != nil {
+				t.Fatalf("%d workers, %v", n, err)
+			}
+			p.Make(t.Context(), Workers{Count: n, Facts: true})
+			wait.Wait()
+			if err := p.Err(); (err == nil) != (c.err == "") || err != nil && !strings.Contains(err.Error(), c.err) {
+				t.Errorf("got %v, want %q", err, c.err)
+			}
+			if plan := p.Plan(); !slices.Equal(plan.Owned(), c.owned) || len(plan.Inventory.Visibility.Notes) != c.notes || !plan.Inventory.Survey.Driver {
+				t.Errorf("owned %q, notes %q, survey %v", plan.Owned(), plan.Inventory.Visibility.Notes, plan.Inventory.Survey)
+			}
+			if lists != 1 || surveys != 1 {
+				t.Errorf("asked %d and %d times", lists, surveys)
+			}
+		})
+	}
+}
+
+// TestSurveyEndsWithItsContext checks that Make does not wait for a driver that hangs
+// once the job ends.
+func TestSurveyEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	p := NewPlacement(config(driver{gpus: gpus(1)}, Options{}))
+	p.Driver = surveyed{p.Driver, nil}
+	cancel()
+	p.Make(ctx, Workers{Count: 1, Facts: true})
+	if s := p.Plan().Inventory.Survey; !errors.Is(s.Err, context.Canceled) || !s.Driver {
+		t.Errorf("survey %+v", s)
 	}
 }
 
