@@ -72,6 +72,7 @@ type checker interface {
 	Compare(ctx context.Context, c rendezvous.Compare)
 	Answer(ctx context.Context, c rendezvous.Ask)
 	Torch() string
+	GoNCCL() string
 }
 
 // UsageError is an error in the command line or in a file that it names.
@@ -196,6 +197,8 @@ func (a *agent) handle(ctx context.Context, e any) (outcome *rendezvous.Outcome)
 		event = rendezvous.StopJob{Cause: a.nodeCause(e.kind, e.text)}
 	case failureReported:
 		a.workers.reportFailure(e.Report)
+	case connectionLost:
+		a.workers.lookAt(e.Report)
 	case workersEnded:
 		a.workers.killAt = time.Now()
 	case gpuFindingReceived:
@@ -277,6 +280,7 @@ func (a *agent) start(ctx context.Context, c rendezvous.Start) {
 	env, err := a.env.round(c)
 	p := a.workers.plan(c, a.build.program, env)
 	a.equipRecorder(p)
+	a.nameNCCL(p)
 	planned := time.Since(began)
 	p.Err = cmp.Or(err, p.Err)
 	if a.opts.Spec.Dry != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/gorun/gorun/launch/recorder"
 	"github.com/gorun/gorun/launch/workers"
 	"github.com/gorun/gorun/rendezvous"
+	"github.com/gorun/gorun/worker/contract"
 )
 
 // environment decides what the workers of this node have in common.
@@ -111,6 +112,19 @@ func (a *agent) equipRecorder(p *workers.Plan) {
 		at.Pipes = ""
 	}
 	p.Base = p.Base.WithDefaults(recorder.Rule, recorder.Variables(a.check.Torch(), at, p.Environ(0, "")))
+}
+
+// nameNCCL names the libnccl that the preflight has found to Go workers, so that all ranks
+// of the node open the same one. A program that may see another file system gets none.
+func (a *agent) nameNCCL(p *workers.Plan) {
+	if a.check == nil || p.Err != nil || a.check.GoNCCL() == "" || !a.placement.UsesGPUs() {
+		return
+	}
+	if wrapper, err := a.build.wrapper(); err != nil || wrapper.Name() != "" {
+		return
+	}
+	const rule = "the NCCL for Go workers that compute on GPUs"
+	p.Base = p.Base.WithDefaults(rule, []envprop.Variable{{Name: contract.EnvNCCL, Value: a.check.GoNCCL()}})
 }
 
 // watchRecorders finds the recorders of the workers of a plan.

@@ -56,6 +56,8 @@ func (c fakeChecker) Answer(context.Context, rendezvous.Ask) {}
 
 func (c fakeChecker) Torch() string { return "" }
 
+func (c fakeChecker) GoNCCL() string { return "" }
+
 // testAgent is an agent with fake workers. It joins the others in memory.
 type testAgent struct {
 	*agent

@@ -49,6 +49,7 @@ func (a *agent) prepare(ctx context.Context) (err error) {
 	}
 	a.workers.driver = a.newDriver()
 	a.placement = a.newPlacement()
+	a.surveyGPUs(ctx)
 	if a.node.Workers, err = a.countWorkers(ctx); err != nil {
 		return &UsageError{Err: err}
 	}
@@ -71,6 +72,12 @@ func (a *agent) prepare(ctx context.Context) (err error) {
 	server, err := socket.Open(ctx, socket.Options{
 		Pool: a.pool, Path: a.opts.Scratch.Socket(),
 		Failed: func(r socket.Report) { a.events.Put(failureReported{r}) },
+		Lost:   func(r socket.Report) { a.events.Put(connectionLost{r}) },
+		Warn: func(text string) {
+			if a.opts.printsWarnings() {
+				a.console.Say("warning: %s", text)
+			}
+		},
 	})
 	var absent []string
 	if a.workers.output.NoFiles {

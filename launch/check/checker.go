@@ -63,6 +63,7 @@ type Checker struct {
 	shown   map[string]bool // tables and notes that were shown
 	sources probe.Ports     // ports from which probes connect
 	torch   string          // see Torch
+	goNCCL  string          // see GoNCCL
 }
 
 // Needed reports whether the job needs a comparison. Several nodes need one, because
@@ -121,7 +122,7 @@ func (x *Checker) Start(ctx context.Context, node rendezvous.Node, trust Trust) 
 			Workers: n.Workers, Role: n.Role, NodeRank: rank, RunID: n.RunID,
 		}
 		f := gather.Facts(ctx, o)
-		x.setTorch(&f)
+		x.setLibraries(&f)
 		x.applyIface(&f)
 		x.listenForProbes(ctx, &f)
 		body, err := preflight.Encode(f)
@@ -155,10 +156,13 @@ func (x *Checker) Compare(ctx context.Context, c rendezvous.Compare) {
 	})
 }
 
-// setTorch stores the version of torch.
-func (x *Checker) setTorch(f *preflight.Facts) {
+// setLibraries stores what the workers' environment depends on.
+func (x *Checker) setLibraries(f *preflight.Facts) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	if n := f.Libraries.GoNCCL; n != nil && n.Error == "" {
+		x.goNCCL = n.Path
+	}
 	if f.Libraries.TorchCUDA != "" {
 		x.torch = f.Libraries.Torch
 	}
@@ -170,6 +174,14 @@ func (x *Checker) Torch() string {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return x.torch
+}
+
+// GoNCCL returns the path of the libnccl that Go workers open, "" if none was found. It is
+// known once the facts are posted.
+func (x *Checker) GoNCCL() string {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	return x.goNCCL
 }
 
 // setTime sets the time at which the world was refused.

@@ -129,7 +129,6 @@ type DeviceState struct {
 	ComputeMode string  `json:"compute_mode,omitempty"` // "default", "exclusive-process", "prohibited"
 	Persistence *bool   `json:"persistence,omitempty"`
 
-	ECC           *bool    `json:"ecc,omitempty"`            // whether ECC is on
 	Uncorrected   *uint64  `json:"uncorrected,omitempty"`    // errors of memory since the driver was loaded
 	RemapPending  *bool    `json:"remap_pending,omitempty"`  // rows of memory are remapped at the next reset
 	RemapFailed   *bool    `json:"remap_failed,omitempty"`   // no row is left to remap to

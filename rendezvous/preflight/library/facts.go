@@ -12,6 +12,7 @@ package library
 type Facts struct {
 	NCCL       *NCCL    `json:"nccl,omitempty"`       // the NCCL that workers will load; nil: no NCCL that they load is visible from files
 	NCCLError  string   `json:"nccl_error,omitempty"` // workers need libnccl and would not find it: the loader's message
+	GoNCCL     *NCCL    `json:"go_nccl,omitempty"`    // the NCCL that a Go worker opens if it computes on GPUs
 	Candidates []NCCL   `json:"candidates,omitempty"` // every other libnccl found, with the reason why it is not loaded
 	Wheels     []Wheel  `json:"wheels,omitempty"`     // nvidia-nccl-cu* packages in the site directories
 	Torch      string   `json:"torch,omitempty"`      // torch's version, from torch/version.py

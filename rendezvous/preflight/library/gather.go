@@ -58,6 +58,11 @@ func Gather(ctx context.Context, o Options) (Facts, []string) {
 	switch w.kind {
 	case elfWorker:
 		g.predictProgram(w.path)
+		if isGo(w.path) {
+			g.predictGo()
+		}
+	case goWorker:
+		g.predictGo()
 	case pythonWorker:
 		py = g.python(w)
 		g.predictPython(py)

@@ -32,6 +32,52 @@ func (s *scene) venv(system string) {
 	s.write(venvSite+"/pip/__init__.py", "")
 }
 
+// TestGoNCCL checks which libnccl a Go worker is given: that of the loader, else a wheel's,
+// and none where there is none, which is no fact that a rule sees.
+func TestGoNCCL(t *testing.T) {
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	system := func(s *scene) { s.system("2.27.3", "12.9") }
+	wheel := func(s *scene) {
+		s.venv("false")
+		s.wheel(venvSite, "nvidia-nccl-cu12", "2.26.2", "12.4")
+		s.env = append(s.env, "PATH="+s.at("/venv/bin"))
+	}
+	for name, tt := range map[string]struct {
+		install func(s *scene)
+		program string
+		brief   bool
+		want    string
+	}{
+		"source, the loader's":    {func(s *scene) { wheel(s); system(s) }, "/job/main.go", false, "2.27.3"},
+		"a folder, a wheel":       {wheel, "/job", false, "2.26.2"},
+		"a program, the loader's": {system, "/job/program", false, "2.27.3"},
+		"no NCCL":                 {func(*scene) {}, "/job/main.go", false, ""},
+		"no GPU":                  {system, "/job/main.go", true, ""},
+		"not in Go":               {system, "/usr/bin/other", false, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(t)
+			s.write("/job/main.go", "package main")
+			s.lib("/usr/bin/other", ldsotest.Library{Program: true})
+			if err := os.Symlink(exe, s.at("/job/program")); err != nil {
+				t.Fatal(err)
+			}
+			tt.install(s)
+			f, unknown := s.gather(library.Options{Program: tt.program, Brief: tt.brief})
+			got := ""
+			if f.GoNCCL != nil {
+				got = f.GoNCCL.Version
+			}
+			if got != tt.want || f.NCCL != nil || f.NCCLError != "" || len(unknown) > 0 {
+				t.Errorf("NCCL %q, want %q; for all programs %+v, %q; unknown %q", got, tt.want, f.NCCL, f.NCCLError, unknown)
+			}
+		})
+	}
+}
+
 // TestTorchWheelBesideSystem checks that the wheel's library is loaded through
 // torch's RPATH, before the system's library and the one in LD_LIBRARY_PATH.
 // LD_PRELOAD comes before all of them.
@@ -215,7 +261,11 @@ func TestWorkers(t *testing.T) {
 		if got != want.nccl || !strings.Contains(strings.Join(unknown, "\n"), want.unknown) || (want.unknown == "") != (len(unknown) == 0) {
 			t.Errorf("%q: got %s, unknown %q, want %+v", program, got, unknown, want)
 		}
-		if want.nccl == "" {
+		isGo := program == "/job/main.go" || program == "/job"
+		if isGo != (f.GoNCCL != nil) || isGo && f.GoNCCL.Path != s.at(system) {
+			t.Errorf("%q: a Go worker would open %+v", program, f.GoNCCL)
+		}
+		if want.nccl == "" && !isGo {
 			s.expectCandidate(f, system, "2.17.1", "the worker does not ask the loader for libnccl")
 		}
 		if (f.Worker != "") != (program == "/job/all_reduce_perf" || program == "/job/plain") {

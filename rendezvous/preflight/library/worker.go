@@ -17,7 +17,7 @@ const (
 	noWorker workerKind = iota // no program was named
 	elfWorker
 	pythonWorker
-	goWorker // opens no library of NVIDIA's: package worker uses TCP only
+	goWorker // source that is not built yet; needs no library, and may open NCCL
 	unknownWorker
 )
 
