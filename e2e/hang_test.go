@@ -31,6 +31,7 @@ var hangs = []struct {
 	{"sleep", "3", []int{1}, []string{"rank 1 (", "never entered all-reduce #7 (sum of float32 x 4) that ranks 0, 2 and 3 wait in at e2e/hang_test.go:", "since 3s; it "}},
 	{"skip", "3", []int{1}, []string{"rank 1 (", "never entered barrier #7 that ranks 0, 2 and 3 wait in"}},
 	{"stop", "3", []int{1}, []string{"rank 1 (", "never entered all-reduce #", "it is stopped by a signal (kill -CONT "}},
+	{"inside", "3", []int{1}, []string{"rank 1 (", " all-reduce #7 (sum of float32 x 1048576) that ranks 0, 2 and 3 wait in", "it is stopped by a signal (kill -CONT "}},
 	{"receive", "60", []int{0, 1}, []string{"ranks wait for each other for ", "rank 0 is in receive #1 (float32 x 4) from rank 1 at e2e/hang_test.go:", "rank 1 is in receive #1 (float32 x 4) from rank 0", "let one of them send first"}},
 	{"groups", "60", []int{0, 1}, []string{"ranks wait for each other for ", "rank 0 is in all-reduce #", "rank 1 is in barrier #1 of communicator ", "let all ranks make the same calls in the same order"}},
 	{"message", "3", []int{1}, []string{"rank 1 (", "never made the other end of receive #1 (float32 x 4) from rank 1 that rank 0 waits in"}},
@@ -53,7 +54,7 @@ func TestHangOfGoWorkers(t *testing.T) {
 			j.wantSameCause(agents...)
 			r := readReport(t, file)
 			c := r.Cause
-			if r.ExitCode != rendezvous.ExitHang || c.Kind != rendezvous.KindHang || !slices.Equal(c.Ranks, h.ranks) || c.Rank != h.ranks[0] || c.Collective == "" || h.fault != "stop" && !strings.Contains(c.Where, "hang_test.go:") || len(r.Rounds) != 1 {
+			if r.ExitCode != rendezvous.ExitHang || c.Kind != rendezvous.KindHang || !slices.Equal(c.Ranks, h.ranks) || c.Rank != h.ranks[0] || c.Collective == "" || h.fault != "stop" && h.fault != "inside" && !strings.Contains(c.Where, "hang_test.go:") || len(r.Rounds) != 1 {
 				t.Errorf("%+v", r)
 			}
 		})
@@ -89,6 +90,35 @@ func TestHangStartsAgain(t *testing.T) {
 	j.wantExit(2*longWait, 0, agents...)
 	if out := agents[0].err.String(); !strings.Contains(out, "restart 1 of 1") || !strings.Contains(out, "never entered all-reduce #7") {
 		t.Errorf("%s", out)
+	}
+}
+
+// TestHangUsesUpRestarts checks that --on-hang restart takes the restarts that there are, also
+// of workers that a wrapper starts as its child or execs, and that the hang then is the cause.
+func TestHangUsesUpRestarts(t *testing.T) {
+	t.Parallel()
+	for name, wrapper := range map[string][]string{
+		"none":  nil,
+		"child": {"bash", "-c", `"$0" "$@"; exit $?`},
+		"exec":  {"env", "-u", "NOTHING", "bash", "-c", `exec "$0" "$@"`},
+	} {
+		for _, restarts := range []string{"0", "2"} {
+			t.Run(name+" "+restarts, func(t *testing.T) {
+				j := newJob(t, "--nproc-per-node", "2", "--shutdown-timeout", "5", "--hang-timeout", "2", "--on-hang", "restart", "--max-restarts", restarts)
+				file := filepath.Join(t.TempDir(), "report.json")
+				program := append(slices.Clone(wrapper), executable(t), playFlag, playHang+"sleep")
+				agents := []*agent{
+					j.node(1, "2", append([]string{"--report", file, "--no-python"}, program...)...),
+					j.node(2, "2", append([]string{"--no-python"}, program...)...),
+				}
+				j.wantExit(4*longWait, rendezvous.ExitHang, agents...)
+				j.wantCause(agents, "rank 1 (", "never entered all-reduce #7")
+				j.wantSameCause(agents...)
+				if r := readReport(t, file); fmt.Sprint(len(r.Rounds)-1) != restarts || r.Cause.Kind != rendezvous.KindHang || !slices.Equal(r.Cause.Ranks, []int{1}) {
+					t.Errorf("%+v", r)
+				}
+			})
+		}
 	}
 }
 
@@ -189,6 +219,8 @@ func hangWorker(fault string) int {
 // strike does what a fault wants of this rank.
 func strike(ctx context.Context, w *worker.World, c, half *worker.Comm, fault string) error {
 	switch rank := w.Rank(); {
+	case fault == "inside":
+		return stopInside(ctx, c)
 	case fault == "receive" && rank < 2:
 		return worker.Recv(ctx, c, make([]float32, 4), 1-rank)
 	case fault == "message" && rank == 0:
@@ -208,6 +240,21 @@ func strike(ctx context.Context, w *worker.World, c, half *worker.Comm, fault st
 		return writeFiles(6 * time.Second)
 	}
 	return nil
+}
+
+// stopInside stops rank 1 after it has begun the collective that the others come to.
+func stopInside(ctx context.Context, c *worker.Comm) error {
+	buf := make([]float32, 1<<20)
+	if c.Rank() != 1 {
+		time.Sleep(time.Second) // sleep: rank 1 shall be stopped by then
+		return worker.AllReduce(ctx, c, buf, worker.Sum)
+	}
+	r := worker.IAllReduce(c, buf, worker.Sum)
+	time.Sleep(300 * time.Millisecond) // sleep: it shall have begun
+	if err := stopHere(); err != nil {
+		return err
+	}
+	return r.Wait(ctx)
 }
 
 // loadForever waits for data that never come.

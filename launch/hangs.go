@@ -52,8 +52,8 @@ func (h *hangs) begin(number int, r *workers.Round) {
 }
 
 // signs answers what this node's workers do.
-func (h *hangs) signs(context.Context, string) (any, error) {
-	signs, round := h.node.Signs()
+func (h *hangs) signs(ctx context.Context, _ string) (any, error) {
+	signs, round := h.node.Signs(ctx)
 	return watch.Signs{Round: round, Signs: signs}, nil
 }
 

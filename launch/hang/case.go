@@ -32,6 +32,7 @@ const (
 	Gather   Action = "gather" // ask all nodes for collectives and stacks
 	Report   Action = "report"
 	TakeBack Action = "take back" // the job goes on after all
+	Doubt    Action = "doubt"     // say that it is not known how the job stands
 )
 
 // Decision is what to do, and when to assess the job again; 0: at the next suspicion.
@@ -45,6 +46,10 @@ const (
 	confirmAfter = 300 * time.Millisecond // a hang is reported when it is seen twice
 	soonest      = 250 * time.Millisecond
 	latest       = 5 * time.Second
+	// silence is how long nodes may not answer until that is said. Without a report the watch
+	// then ends until the next suspicion; a report stays, because a node that is silent shows
+	// no progress.
+	silence = 30 * time.Second
 )
 
 // Case is the watch of one round of a job.
@@ -54,6 +59,7 @@ type Case struct {
 	seen     string // the key of the hang that was seen last
 	reported string // the key of the hang that was reported
 	gathered bool   // in this suspicion
+	doubted  bool   // in this silence
 }
 
 // NewCase returns the case of a round that starts.
@@ -73,6 +79,10 @@ func (c *Case) transition(to caseState) error {
 
 // Step takes an assessment and decides what to do.
 func (c *Case) Step(a Assessment) (Decision, error) {
+	if a.State == NotKnown {
+		return c.notKnown(a)
+	}
+	c.doubted = false
 	switch a.State {
 	case Works:
 		return c.works()
@@ -92,6 +102,27 @@ func (c *Case) works() (d Decision, err error) {
 	}
 	err = c.transition(calm)
 	c.seen, c.reported, c.gathered = "", "", false
+	return d, err
+}
+
+// notKnown handles a job of which some nodes do not answer: it leaves everything as it is,
+// and asks again, for some time.
+func (c *Case) notKnown(a Assessment) (d Decision, err error) {
+	d.Again = min(max(a.Silent, soonest), latest)
+	if a.Silent < silence {
+		return d, nil
+	}
+	if !c.doubted {
+		c.doubted, d.Action = true, Doubt
+	}
+	if c.state == reported {
+		return d, nil
+	}
+	d.Again = 0
+	if c.state == suspected {
+		err = c.transition(calm)
+	}
+	c.seen, c.gathered, c.doubted = "", false, false
 	return d, err
 }
 

@@ -10,6 +10,9 @@
 //	  └───────────────────────────────────┴────────────────────────────────────────────┘
 //	                              a rank makes progress
 //
+// As long as a node does not answer, a case stays where it is; without a report it is calm
+// again when that lasts.
+//
 // Invariants: the package reads no clock, no file and no process. A rank that computes,
 // or that reads or writes files, is never a part of a hang: it is slow at most. Signs of
 // other nodes are never trusted to be complete or well formed.

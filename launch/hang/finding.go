@@ -29,6 +29,7 @@ type Finding struct {
 	Where      string // where in the program Ranks are, or were last; "": unknown
 	Key        string // the same for the same hang, whenever it is seen
 
+	inside bool     // Ranks are in the call too, but stopped
 	waitAt string   // where in the program the ranks wait
 	calls  []string // Closed: the calls of Ranks
 	signs  map[int]*Sign
@@ -93,6 +94,7 @@ func findWait(g *graph, known []Known) Finding {
 		if l := g.signs[ranks[0]].last(call.Comm); l != nil {
 			f.Where = l.Last
 		}
+		f.inside = g.sharesCall(ranks, call)
 		return f
 	}
 	if len(known) > 0 {
@@ -218,7 +220,13 @@ func (f *Finding) Sentence(p Place) string {
 			wait = fmt.Sprintf("that %d ranks wait", n)
 		}
 		verb := "never entered "
-		if f.signs != nil && f.isMessage() {
+		switch {
+		case f.inside:
+			verb = "does not go on in "
+			if len(f.Ranks) > 1 {
+				verb = "do not go on in "
+			}
+		case f.signs != nil && f.isMessage():
 			verb = "never made the other end of "
 		}
 		return fmt.Sprintf("%s %s%s %s in%s since %s%s", f.named(p), verb, f.Collective, wait, atPlace(f.waitAt), age(f.Since), f.what(p))

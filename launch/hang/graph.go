@@ -36,25 +36,51 @@ func newGraph(signs []Sign) *graph {
 	return g
 }
 
-// blockers returns the ranks for which an open call waits because they have not made the
-// same call. It leaves out the ranks of which that is not known.
-func (g *graph) blockers(l *Line) (ranks []int) {
+// blockers returns the ranks for which an open call of a rank waits because they have not
+// made the same call, or are stopped in it. It leaves out the ranks of which that is not known.
+func (g *graph) blockers(of int, l *Line) (ranks []int) {
 	members := g.members[l.Comm]
 	if c := l.Open; c.isMessage() {
 		peer, ok := members[c.Peer]
-		if !ok || g.answers(peer, l) {
+		if !ok || g.answers(peer, l) && !g.holdsUp(peer, of) {
 			return nil
 		}
 		return []int{peer}
 	}
 	for _, rank := range slices.Sorted(maps.Values(members)) {
-		switch other := g.signs[rank].last(l.Comm); {
-		case other == nil && g.signs[rank].Doing != Ended:
-		case other == nil || other.Seq < l.Seq: // a worker that ended has closed its lines
+		s := g.signs[rank]
+		switch other := s.last(l.Comm); {
+		case other == nil: // it has closed its lines, or never had one
+			if s.Doing == Ended || s.Doing == Frozen {
+				ranks = append(ranks, rank)
+			}
+		case other.Unsure && s.Doing != Frozen:
+		case other.Seq < l.Seq, other.Seq == l.Seq && other.Open != nil && g.holdsUp(rank, of):
 			ranks = append(ranks, rank)
 		}
 	}
 	return ranks
+}
+
+// holdsUp reports whether a rank that is in the same call as another one is stopped there. Of
+// two that are stopped neither waits for the other.
+func (g *graph) holdsUp(rank, other int) bool {
+	return g.signs[rank].Doing == Frozen && g.signs[other].Doing != Frozen
+}
+
+// sharesCall reports whether all of the ranks are in this call.
+func (g *graph) sharesCall(ranks []int, call *Line) bool {
+	return !slices.ContainsFunc(ranks, func(r int) bool {
+		return !slices.ContainsFunc(g.signs[r].Lines, func(l Line) bool {
+			switch {
+			case l.Comm != call.Comm || l.Open == nil || l.Open.isMessage() != call.Open.isMessage():
+				return false
+			case l.Open.isMessage():
+				return l.Open.Peer == call.Me && l.Open.Tag == call.Open.Tag && l.Open.Waits != call.Open.Waits
+			}
+			return l.Seq == call.Seq
+		})
+	})
 }
 
 // answers reports whether a rank is in the other end of a message.
@@ -77,7 +103,7 @@ func (g *graph) edges() (all []edge) {
 		s := g.signs[rank]
 		for i := range s.Lines {
 			if l := &s.Lines[i]; l.Open != nil {
-				if to := g.blockers(l); len(to) > 0 {
+				if to := g.blockers(rank, l); len(to) > 0 {
 					all = append(all, edge{rank, l, to})
 				}
 			}
@@ -114,7 +140,7 @@ func (g *graph) closedCycle() []edge {
 				if l.Open == nil {
 					continue
 				}
-				e := edge{rank, l, g.blockers(l)}
+				e := edge{rank, l, g.blockers(rank, l)}
 				if _, waits := next(e); !waits || l.Open.Age < closedTime || l.Open.Waits == Aside {
 					delete(stuck, rank)
 					break

@@ -10,6 +10,7 @@ const (
 	Unclear  State = "unclear"  // only collectives can tell: ranks use CPUs and show nothing else
 	Suspects State = "suspects" // no rank makes progress, not for long enough yet
 	Hangs    State = "hangs"
+	NotKnown State = "not known" // a node does not answer
 )
 
 // Evidence is what is known of all ranks at one moment.
@@ -19,6 +20,7 @@ type Evidence struct {
 	Known   []Known       // waits in collectives that others than package worker know, the cause first
 	Asked   bool          // Known has all that can be known
 	Timeout time.Duration // after so long without progress of any rank the job hangs
+	Silent  time.Duration // since when some nodes have not answered; 0: all have
 }
 
 // Known is a call of a process group that some ranks wait in, as PyTorch's flight recorder
@@ -40,7 +42,8 @@ type Assessment struct {
 	State State
 	// Ripe is the time until the job hangs if no rank makes progress.
 	Ripe    time.Duration
-	Finding Finding // of Suspects and Hangs
+	Finding Finding       // of Suspects and Hangs
+	Silent  time.Duration // of NotKnown: since when
 }
 
 // lead is how long before the timeout a job is suspected, so that what takes long to ask is
@@ -51,7 +54,8 @@ func lead(timeout time.Duration) time.Duration { return min(10*time.Second, time
 //
 // A closed cycle hangs at once. Otherwise the job hangs when no rank has made progress for
 // the timeout. A rank that waits in a collective makes none, whatever its threads do, if
-// others have not entered that collective.
+// others have not entered that collective. As long as a node does not answer nothing else
+// than a closed cycle is known.
 func Judge(e Evidence) Assessment {
 	g := newGraph(e.Signs)
 	if cycle := g.closedCycle(); cycle != nil {
@@ -69,7 +73,9 @@ func Judge(e Evidence) Assessment {
 		idle = min(idle, still)
 	}
 	switch {
-	case !any || len(e.Signs) < e.Size:
+	case len(e.Signs) < e.Size:
+		return Assessment{State: NotKnown, Silent: e.Silent}
+	case !any:
 		return Assessment{State: Works, Ripe: e.Timeout}
 	case idle >= e.Timeout:
 		return Assessment{State: Hangs, Finding: f.orUnknown(g)}

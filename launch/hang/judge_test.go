@@ -82,7 +82,8 @@ func TestJudge(t *testing.T) {
 		{"not for long enough", []Sign{sign(0, short, in(0, 2, 7, short)), sign(1, short, after(1, 2, 6))}, nil, 2, Works, "", nil, ""},
 		{"nearly long enough", []Sign{sign(0, timeout-time.Second, in(0, 2, 7, short)), sign(1, timeout-time.Second, after(1, 2, 6))}, nil, 2, Suspects, Behind, []int{1}, ""},
 		{"programs that sleep", []Sign{sign(0, long), sign(1, long)}, nil, 2, Hangs, Unknown, nil, "no rank has made progress for 5m1s"},
-		{"a node has not answered", []Sign{sign(0, long)}, nil, 2, Works, "", nil, ""},
+		{"a node has not answered", []Sign{sign(0, long)}, nil, 2, NotKnown, "", nil, ""},
+		{"a node has not answered, and another one computes", []Sign{computing(sign(0, 0))}, nil, 2, NotKnown, "", nil, ""},
 		{"a rank is stopped", []Sign{sign(0, long), stopped}, nil, 2, Hangs, Unknown, []int{1}, "rank 1 (n1) is stopped by a signal (kill -CONT 101"},
 		{
 			"a rank is stopped inside a collective",
@@ -90,7 +91,46 @@ func TestJudge(t *testing.T) {
 			nil, 3,
 			Hangs, Behind,
 			[]int{1},
-			"rank 1 (n1) never entered all-reduce #8 that rank 2 waits in",
+			"rank 1 (n1) does not go on in all-reduce #7 that rank 0 waits in",
+		},
+		{
+			"a rank is stopped in the collective that all are in",
+			[]Sign{sign(0, long, in(0, 3, 7, long)), frozen(sign(1, long, in(1, 3, 7, long))), sign(2, long, in(2, 3, 7, long))},
+			nil, 3,
+			Hangs, Behind,
+			[]int{1},
+			"rank 1 (n1) does not go on in all-reduce #7 that ranks 0 and 2 wait in at train.go:88 since 5m1s; it is stopped by a signal (kill -CONT 101",
+		},
+		{
+			"two ranks are stopped in the collective that all are in, and the third spins",
+			[]Sign{frozen(sign(0, long, in(0, 3, 7, long))), computing(sign(1, 0, in(1, 3, 7, long))), frozen(sign(2, long, in(2, 3, 7, long)))},
+			nil, 3,
+			Hangs, Behind,
+			[]int{0, 2},
+			"ranks 0 and 2 do not go on in all-reduce #7 that rank 1 waits in",
+		},
+		{"all are stopped in one collective", []Sign{frozen(sign(0, 3*time.Second, in(0, 2, 7, 3*time.Second))), frozen(sign(1, 3*time.Second, in(1, 2, 7, 3*time.Second)))}, nil, 2, Works, "", nil, ""},
+		{
+			"a rank is stopped before it says anything",
+			[]Sign{sign(0, long, in(0, 3, 1, long)), frozen(sign(1, long)), sign(2, long, in(2, 3, 1, long))},
+			nil, 3,
+			Hangs, Behind,
+			[]int{1},
+			"rank 1 (n1) never entered all-reduce #1 that ranks 0 and 2 wait in",
+		},
+		{
+			"a rank is stopped in the other end of a message",
+			[]Sign{sign(0, long, message(0, 2, 1, ForReceiver, long)), frozen(sign(1, long, message(1, 2, 0, ForSender, long)))},
+			nil, 2,
+			Hangs, Behind,
+			[]int{1},
+			"rank 1 (n1) does not go on in receiver #1 of rank 1 that rank 0 waits in",
+		},
+		{
+			"a rank of which it is not known where it is",
+			[]Sign{sign(0, long, in(0, 2, 7, long)), sign(1, long, Line{Me: 1, Size: 2, Unsure: true})},
+			nil, 2,
+			Hangs, Unknown, nil, "no rank has made progress",
 		},
 		{"a rank has ended", []Sign{sign(0, long, in(0, 2, 7, long)), ended}, nil, 2, Hangs, Behind, []int{1}, "it has ended with exit code 0"},
 		{"all have ended", []Sign{{Rank: 0, Doing: Ended}, ended}, nil, 2, Works, "", nil, ""},
@@ -440,4 +480,46 @@ func TestLines(t *testing.T) {
 	if s := r.Sign(start.Add(3 * time.Second)); s.Still != time.Second {
 		t.Errorf("%+v", s)
 	}
+}
+
+// TestSilence checks what becomes of a case while some nodes do not answer.
+func TestSilence(t *testing.T) {
+	hangs := Assessment{State: Hangs, Finding: Finding{Shape: Closed, Key: "k"}}
+	silent := func(age time.Duration) Assessment { return Assessment{State: NotKnown, Silent: age} }
+	step := func(t *testing.T, c *Case, a Assessment, want Action, asksAgain bool) {
+		t.Helper()
+		d, err := c.Step(a)
+		if err != nil || d.Action != want || (d.Again > 0) != asksAgain || d.Again > latest {
+			t.Fatalf("%+v, %v", d, err)
+		}
+	}
+	t.Run("reported", func(t *testing.T) {
+		c := NewCase(timeout)
+		step(t, c, hangs, Nothing, true)
+		step(t, c, silent(0), Nothing, true)
+		step(t, c, hangs, Report, true)
+		for range 3 {
+			step(t, c, silent(time.Second), Nothing, true)
+			step(t, c, silent(silence), Doubt, true) // once
+			step(t, c, silent(silence+time.Second), Nothing, true)
+			step(t, c, hangs, Nothing, true)
+			if !c.Reported() {
+				t.Error("the report is taken back")
+			}
+		}
+		step(t, c, Assessment{State: Works}, TakeBack, false)
+	})
+	t.Run("suspected", func(t *testing.T) {
+		c := NewCase(timeout)
+		step(t, c, Assessment{State: Suspects, Ripe: time.Second}, Gather, true)
+		step(t, c, silent(0), Nothing, true)
+		step(t, c, silent(silence), Doubt, false)
+		step(t, c, Assessment{State: Suspects, Ripe: time.Second}, Gather, true)
+	})
+	t.Run("calm", func(t *testing.T) {
+		c := NewCase(timeout)
+		step(t, c, silent(0), Nothing, true)
+		step(t, c, silent(silence), Doubt, false)
+		step(t, c, Assessment{State: Works}, Nothing, false)
+	})
 }

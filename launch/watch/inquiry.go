@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gorun/gorun/internal/term"
@@ -42,12 +44,42 @@ type Inquiry struct {
 	round   int
 	job     *hang.Case
 	found   gathered
+	silence silence
 	stopped bool // the round was ended
+}
+
+// silence is that of nodes which did not answer the last question, or not for all of their
+// ranks.
+type silence struct {
+	since time.Time // zero: all have answered
+	nodes []string  // empty: the question itself has failed
+}
+
+// begin notes that these nodes do not answer.
+func (s *silence) begin(now time.Time, nodes []string) {
+	if s.since.IsZero() {
+		s.since = now
+	}
+	s.nodes = nodes
+}
+
+// String names the nodes.
+func (s *silence) String() string {
+	const most = 4
+	switch n := len(s.nodes); {
+	case n == 0:
+		return "any node"
+	case n > most:
+		return fmt.Sprintf("%s and %d more nodes", strings.Join(s.nodes[:most], ", "), n-most)
+	default:
+		return strings.Join(s.nodes, ", ")
+	}
 }
 
 // gathered is what nodes said of where their ranks are.
 type gathered struct {
 	at    time.Time // zero: nothing was asked
+	tries int       // questions that did not reach the nodes; 0: all have
 	known []hang.Known
 	job   stacks.Job
 }
@@ -79,7 +111,7 @@ func (q *Inquiry) Run(ctx context.Context) {
 			return
 		case round := <-q.wanted:
 			if round != q.round {
-				q.round, q.job, q.found, q.stopped = round, hang.NewCase(q.opts.Timeout), gathered{}, false
+				q.round, q.job, q.found, q.silence, q.stopped = round, hang.NewCase(q.opts.Timeout), gathered{}, silence{}, false
 			}
 		case <-again.C:
 		}
@@ -95,8 +127,11 @@ func (q *Inquiry) inquire(ctx context.Context) time.Duration {
 	if q.stopped {
 		return 0
 	}
-	e, p, ok := q.evidence(ctx)
-	if !ok {
+	if q.found.tries > 0 && q.found.tries < maxTries {
+		q.found = q.gather(ctx, q.found.tries)
+	}
+	e, p, runs := q.evidence(ctx)
+	if !runs || ctx.Err() != nil {
 		return 0
 	}
 	a := hang.Judge(e)
@@ -109,34 +144,57 @@ func (q *Inquiry) inquire(ctx context.Context) time.Duration {
 	case action == hang.Report || a.State == hang.Hangs && q.job.Reported() && q.ends(&a.Finding):
 		q.report(ctx, &a.Finding, p)
 	case action == hang.Gather:
-		q.found = q.gather(ctx)
+		q.found = q.gather(ctx, 0)
 	case action == hang.TakeBack:
 		q.opts.Post(rendezvous.Hung{Round: q.round})
 		q.opts.Say("the ranks go on: the job does not hang any more")
+	case action == hang.Doubt:
+		still := ""
+		if q.job.Reported() {
+			still = " still"
+		}
+		q.opts.Say("no answer from %s for %s about what the ranks do: it is not known whether the job%s hangs", &q.silence, e.Silent.Truncate(time.Second), still)
 	}
 	if d.Again == 0 {
-		q.found = gathered{}
+		q.found, q.silence = gathered{}, silence{}
 	}
 	return d.Again
 }
 
 // evidence asks all nodes what their ranks do. It returns false if the round does not run.
-func (q *Inquiry) evidence(ctx context.Context) (e hang.Evidence, p places, ok bool) {
+// A question that fails is one that no node has answered.
+func (q *Inquiry) evidence(ctx context.Context) (e hang.Evidence, p places, runs bool) {
 	answer, err := q.opts.Ask(ctx, rendezvous.Question{Topic: status.TopicSigns})
-	if err != nil {
-		return e, p, false
+	var v rendezvous.View
+	var nodes []status.NodeAnswer
+	if err == nil {
+		v, nodes, err = status.DecodeAnswers(answer, status.TopicSigns)
 	}
-	v, nodes, err := status.DecodeAnswers(answer, status.TopicSigns)
-	if err != nil || v.Phase != "running" || v.Round != q.round {
+	if err != nil {
+		q.silence.begin(time.Now(), nil)
+		return hang.Evidence{Size: 1, Timeout: q.opts.Timeout, Silent: time.Since(q.silence.since)}, p, true
+	}
+	if v.Phase != "running" || v.Round != q.round {
 		return e, p, false
 	}
 	e = hang.Evidence{Size: v.Size, Timeout: q.opts.Timeout}
+	var silent []string
 	for _, n := range nodes {
 		if n.GroupRank < 0 {
 			continue
 		}
 		p.nodes = append(p.nodes, v.Nodes[slices.IndexFunc(v.Nodes, func(o rendezvous.NodeView) bool { return o.GroupRank == n.GroupRank })])
-		e.Signs = append(e.Signs, decodeSigns(n, q.round)...)
+		signs := decodeSigns(n, q.round)
+		if len(signs) < n.Workers {
+			silent = append(silent, n.Name())
+		}
+		e.Signs = append(e.Signs, signs...)
+	}
+	if len(e.Signs) < e.Size {
+		q.silence.begin(time.Now(), silent)
+		e.Silent = time.Since(q.silence.since)
+	} else {
+		q.silence = silence{}
 	}
 	if !q.found.at.IsZero() {
 		e.Asked = true
@@ -177,7 +235,7 @@ func decodeSigns(n status.NodeAnswer, round int) (all []hang.Sign) {
 		}
 		seen[sign.Rank] = true
 		sign.State = clean(sign.State)
-		sign.Lines = sign.Lines[:min(len(sign.Lines), maxLines)]
+		sign.Lines = slices.Clone(sign.Lines[:min(len(sign.Lines), maxLines)]) // what is beyond goes
 		for i := range sign.Lines {
 			l := &sign.Lines[i]
 			l.Last = clean(l.Last)
@@ -233,22 +291,31 @@ func (p *places) where(rank int) string {
 	return s.Where()
 }
 
-// gather asks all nodes in which collectives and where in the program their ranks are.
-func (q *Inquiry) gather(ctx context.Context) gathered {
+// maxTries bounds the questions of one gather that fail.
+const maxTries = 3
+
+// gather asks all nodes in which collectives and where in the program their ranks are. It
+// has failed so many times before.
+func (q *Inquiry) gather(ctx context.Context, tries int) gathered {
 	var dumps, stack []byte
+	var failed atomic.Bool
 	var wg sync.WaitGroup
 	ask := func(topic string, to *[]byte) {
 		wg.Go(func() {
 			answer, err := q.opts.Ask(ctx, rendezvous.Question{Topic: topic, Within: gatherTime})
-			if err == nil {
-				*to = answer
+			if err != nil {
+				failed.Store(true)
 			}
+			*to = answer
 		})
 	}
 	ask(status.TopicCollectives, &dumps)
 	ask(status.TopicStacks, &stack)
 	wg.Wait()
 	found := gathered{at: time.Now(), known: knownByDumps(dumps)}
+	if failed.Load() {
+		found.tries = tries + 1
+	}
 	if job, err := stacks.DecodeJob(stack); err == nil {
 		found.job = job
 		if k, ok := knownByStacks(&job); ok && len(found.known) == 0 {

@@ -28,6 +28,12 @@ const (
 	maxLate   = 3 // times that it may take longer
 )
 
+// Bounds of a look that a question for the signs asks for.
+const (
+	freshTime = 150 * time.Millisecond // that the question waits for it
+	freshAge  = time.Second            // of the last look, below which no new one is made
+)
+
 // suspectEvery is the shortest time between two suspicions because of calls.
 const suspectEvery = time.Second
 
@@ -39,10 +45,11 @@ type Round struct {
 
 // Node watches the workers of this node.
 type Node struct {
-	opts NodeOptions
+	opts  NodeOptions
+	fresh chan chan struct{} // has questions that wait for a look; each is closed after it
 
-	mu    sync.Mutex
-	round *Round // nil: nothing runs
+	mu    sync.Mutex // is not held while files and memory of processes are read
+	round *Round     // nil: nothing runs
 	ranks map[int]*watched
 	due   time.Time // of the next look at processes
 	last  time.Time // look at processes
@@ -52,7 +59,7 @@ type Node struct {
 	still suspicion
 }
 
-// watched is one worker.
+// watched is one worker. The goroutine that looks has tree and late.
 type watched struct {
 	*hang.Rank
 	tree *tree
@@ -71,10 +78,20 @@ type NodeOptions struct {
 	Timeout time.Duration // without progress; 0: nothing is watched
 	Board   func() *board.Node
 	Suspect func(round int) // takes the suspicion that the round hangs, without blocking
+
+	readLines func(ctx context.Context, pid int) (string, bool) // nil: stacks.OwnLines
+}
+
+// lines reads where a worker is in its program.
+func (o *NodeOptions) lines(ctx context.Context, pid int) (string, bool) {
+	if o.readLines != nil {
+		return o.readLines(ctx, pid)
+	}
+	return stacks.OwnLines(ctx, pid)
 }
 
 // NewNode returns a node before its first round.
-func NewNode(o NodeOptions) *Node { return &Node{opts: o} }
+func NewNode(o NodeOptions) *Node { return &Node{opts: o, fresh: make(chan chan struct{})} }
 
 // Begin starts to watch a round, in place of the last one.
 func (n *Node) Begin(r Round) {
@@ -99,19 +116,36 @@ func (n *Node) Run(ctx context.Context) {
 	every := time.NewTicker(boardsEvery)
 	defer every.Stop()
 	for {
+		var asked chan struct{}
 		select {
 		case <-ctx.Done():
 			return
 		case <-every.C:
+		case asked = <-n.fresh:
+			n.hasten(time.Now())
 		}
 		if round, ok := n.look(ctx, time.Now()); ok {
 			n.opts.Suspect(round)
 		}
+		if asked != nil {
+			close(asked)
+		}
 	}
 }
 
-// Signs returns what the workers of the round do, by rank, and the round's number.
-func (n *Node) Signs() (signs []hang.Sign, round int) {
+// hasten makes the next look one at processes too, unless the last one was a moment ago.
+func (n *Node) hasten(now time.Time) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if now.Sub(n.last) >= min(freshAge, n.period()) {
+		n.due = now
+	}
+}
+
+// Signs returns what the workers of the round do now, by rank, and the round's number. Run
+// looks at them before, unless it is in a look that takes long.
+func (n *Node) Signs(ctx context.Context) (signs []hang.Sign, round int) {
+	n.awaitLook(ctx)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.round == nil {
@@ -119,6 +153,22 @@ func (n *Node) Signs() (signs []hang.Sign, round int) {
 	}
 	n.lookAtCalls(time.Now())
 	return n.signs(time.Now()), n.round.Number
+}
+
+// awaitLook waits until Run has looked at the workers, but not for long.
+func (n *Node) awaitLook(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, freshTime)
+	defer cancel()
+	looked := make(chan struct{})
+	select {
+	case n.fresh <- looked:
+	case <-ctx.Done():
+		return
+	}
+	select {
+	case <-looked:
+	case <-ctx.Done():
+	}
 }
 
 // signs returns the signs of all ranks. The lock is held.
@@ -130,16 +180,14 @@ func (n *Node) signs(now time.Time) []hang.Sign {
 	return all
 }
 
-// look looks at the workers and reports whether the round may hang.
+// look looks at the workers and reports whether the round may hang. One goroutine at a time
+// calls it.
 func (n *Node) look(ctx context.Context, now time.Time) (round int, suspect bool) {
+	n.lookAtProcesses(ctx, now)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.round == nil {
 		return 0, false
-	}
-	if !now.Before(n.due) {
-		n.due = now.Add(n.period())
-		n.lookAtProcesses(ctx, now)
 	}
 	n.lookAtCalls(now)
 	signs := n.signs(now)
@@ -159,39 +207,66 @@ func (n *Node) lookAtCalls(now time.Time) {
 // period returns the time between two looks at processes.
 func (n *Node) period() time.Duration { return min(max(n.opts.Timeout/20, oftenest), rarest) }
 
-// lookAtProcesses reads what the workers' processes do. The lock is held.
+// lookAtProcesses reads what the workers' processes do, if it is time for that.
 func (n *Node) lookAtProcesses(ctx context.Context, now time.Time) {
-	for _, w := range n.round.Workers() {
-		r := n.ranks[w.Rank]
+	n.mu.Lock()
+	round, elapsed := n.round, now.Sub(n.last)
+	if round == nil || now.Before(n.due) {
+		n.mu.Unlock()
+		return
+	}
+	n.due, n.last = now.Add(n.period()), now
+	n.mu.Unlock()
+	for _, w := range round.Workers() {
+		r := n.watch(round, &w, now)
 		if r == nil {
-			r = &watched{Rank: hang.NewRank(w.Rank, now), tree: newTree(w.PID)}
-			n.ranks[w.Rank] = r
+			return // another round has begun
 		}
-		if w.Exit != nil {
-			r.Observe(now, hang.Look{PID: w.PID, Ended: w.Exit.Success()})
-			continue
+		l := hang.Look{PID: w.PID, Ended: w.Exit != nil && w.Exit.Success()}
+		if w.Exit == nil {
+			l = r.tree.look(elapsed)
+			l.Output = w.Output.LastRead()
 		}
-		l := r.tree.look(now.Sub(n.last))
-		l.Output = w.Output.LastRead()
+		n.mu.Lock()
 		r.Observe(now, l)
-		if r.late < maxLate && l.State != 'D' && r.WantsLines(now, n.opts.Timeout, n.period()) {
+		wants := w.Exit == nil && l.State != 'D' && r.WantsLines(now, n.opts.Timeout, n.period())
+		n.mu.Unlock()
+		if wants && r.late < maxLate {
 			n.lookAtLines(ctx, r, now)
 		}
 	}
-	n.last = now
+}
+
+// watch returns the worker of a round as it is watched, nil if that round is over.
+func (n *Node) watch(round *Round, w *workers.Worker, now time.Time) *watched {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if n.round != round {
+		return nil
+	}
+	r := n.ranks[w.Rank]
+	if r == nil {
+		r = &watched{Rank: hang.NewRank(w.Rank, now), tree: newTree(w.PID)}
+		n.ranks[w.Rank] = r
+	}
+	return r
 }
 
 // lookAtLines reads where a worker of Python is in its program. A worker whose memory
-// the kernel does not give in time is soon not asked again. The lock is held.
+// the kernel does not give in time is soon not asked again.
 func (n *Node) lookAtLines(ctx context.Context, r *watched, now time.Time) {
 	ctx, cancel := context.WithTimeout(ctx, linesTime)
 	defer cancel()
-	if lines, ok := stacks.OwnLines(ctx, r.tree.root); ok {
-		r.ObserveLines(now, lines)
-	}
+	lines, ok := n.opts.lines(ctx, r.tree.root)
 	if ctx.Err() != nil {
 		r.late++
 	}
+	if !ok {
+		return
+	}
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	r.ObserveLines(now, lines)
 }
 
 // newCalls reports whether a call has become old enough for a closed cycle. The lock is held.

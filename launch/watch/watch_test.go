@@ -1,6 +1,7 @@
 package watch
 
 import (
+	"context"
 	"encoding/json"
 	"os"
 	"os/exec"
@@ -97,10 +98,10 @@ func TestNodeSuspects(t *testing.T) {
 					break
 				}
 			}
-			if suspected != tt.want && (tt.want || !quiet(n)) {
+			if suspected != tt.want && (tt.want || !quiet(t.Context(), n)) {
 				t.Errorf("suspected: %v", suspected)
 			}
-			signs, round := n.Signs()
+			signs, round := n.Signs(t.Context())
 			if len(signs) != 2 || round != 3 || signs[0].Rank != 4 || signs[0].State != "S" {
 				t.Errorf("round %d, %+v", round, signs)
 			}
@@ -114,8 +115,8 @@ func TestNodeSuspects(t *testing.T) {
 
 // quiet reports whether the node suspected only because nothing but CPUs was used, which
 // asks the collectives and reports nothing.
-func quiet(n *Node) bool {
-	signs, _ := n.Signs()
+func quiet(ctx context.Context, n *Node) bool {
+	signs, _ := n.Signs(ctx)
 	a := hang.Judge(hang.Evidence{Size: len(signs), Signs: signs, Asked: true, Timeout: n.opts.Timeout})
 	return a.State == hang.Works
 }
@@ -127,7 +128,7 @@ func TestEndedWorkers(t *testing.T) {
 		return []workers.Worker{{Rank: 0, PID: 1 << 30, Exit: &process.Exit{}}, {Rank: 1, PID: 1 << 30, Exit: &process.Exit{Code: 1}}}
 	}})
 	n.look(t.Context(), time.Now())
-	if signs, _ := n.Signs(); len(signs) != 2 || signs[0].Doing != hang.Ended || signs[1].Doing == hang.Ended {
+	if signs, _ := n.Signs(t.Context()); len(signs) != 2 || signs[0].Doing != hang.Ended || signs[1].Doing == hang.Ended {
 		t.Errorf("%+v", signs)
 	}
 }
@@ -211,11 +212,83 @@ func TestLinesOfPrograms(t *testing.T) {
 		for end := time.Now().Add(wait); time.Now().Before(end) && !moved; {
 			time.Sleep(100 * time.Millisecond) // sleep: between two looks
 			n.look(t.Context(), time.Now())
-			signs, _ := n.Signs()
+			signs, _ := n.Signs(t.Context())
 			moved = signs[0].Doing == hang.Goes
 		}
 		if moved != moving {
 			t.Errorf("%q: %v", script, moved)
 		}
+	}
+}
+
+// TestSlowReadingDoesNotBlockAnswers checks that a node says what its workers do, and begins
+// and ends rounds, while reading where one of them is takes long.
+func TestSlowReadingDoesNotBlockAnswers(t *testing.T) {
+	reads, slow := make(chan struct{}), make(chan struct{})
+	n := NewNode(NodeOptions{Timeout: time.Second, Board: noBoard, Suspect: func(int) {}})
+	n.opts.readLines = func(ctx context.Context, _ int) (string, bool) {
+		close(reads)
+		<-slow
+		return "", false
+	}
+	n.Begin(Round{Number: 1, Workers: func() []workers.Worker {
+		return []workers.Worker{{Rank: 5, PID: start(t, "sleep 600"), Output: &logs.Worker{}}}
+	}})
+	ctx, cancel := context.WithCancel(t.Context())
+	ran := make(chan struct{})
+	go func() {
+		defer close(ran)
+		n.Run(ctx)
+	}()
+	<-reads
+	answered := make(chan struct{})
+	go func() {
+		defer close(answered)
+		if signs, round := n.Signs(ctx); round != 1 || len(signs) != 1 || signs[0].Rank != 5 {
+			t.Errorf("round %d: %+v", round, signs)
+		}
+		n.End()
+		n.Begin(Round{Number: 2, Workers: func() []workers.Worker { return nil }})
+		if signs, round := n.Signs(ctx); round != 2 || len(signs) != 0 {
+			t.Errorf("round %d: %+v", round, signs)
+		}
+	}()
+	select {
+	case <-answered:
+	case <-time.After(20 * time.Second):
+		t.Error("the node does not answer")
+	}
+	close(slow)
+	cancel()
+	<-ran
+	<-answered
+}
+
+// TestSignsLookAfresh checks that a question gets what the workers do now, also between two
+// looks at their processes, which are 5 s apart.
+func TestSignsLookAfresh(t *testing.T) {
+	folder := t.TempDir()
+	pid := start(t, "while ! [ -e "+folder+"/go ]; do sleep 0.05; done; while :; do :; done")
+	n := NewNode(NodeOptions{Timeout: 5 * time.Minute, Board: noBoard, Suspect: func(int) {}})
+	n.Begin(Round{Workers: func() []workers.Worker { return []workers.Worker{{PID: pid, Output: &logs.Worker{}}} }})
+	go n.Run(t.Context())
+	looks := func() time.Time {
+		n.mu.Lock()
+		defer n.mu.Unlock()
+		return n.last
+	}
+	first := time.Time{}
+	for end := time.Now().Add(20 * time.Second); first.IsZero() && time.Now().Before(end); first = looks() {
+		time.Sleep(10 * time.Millisecond) // sleep: until the first look
+	}
+	if err := os.WriteFile(folder+"/go", nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for time.Since(first) < 2*time.Second {
+		time.Sleep(100 * time.Millisecond) // sleep: the worker computes meanwhile
+	}
+	signs, _ := n.Signs(t.Context())
+	if len(signs) != 1 || time.Since(first) < rarest && signs[0].Doing != hang.Computes {
+		t.Errorf("%+v", signs)
 	}
 }
