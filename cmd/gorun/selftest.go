@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -15,17 +16,19 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gorun/gorun/launch/selftest"
+	"github.com/gorun/gorun/rendezvous"
 	"github.com/gorun/gorun/worker"
 )
 
 // selftestFlags returns the flags that only gorun selftest has.
 func selftestFlags() flagGroup {
 	return flagGroup{"Self-test", []jobFlag{
-		{name: "quick", usage: "only what a job needs to begin: start, all ranks of a node, all ranks"},
+		{name: "quick", usage: "only start, node and all ranks: seconds"},
 		{name: "links", usage: "test each node with each other node"},
+		{name: "device", arg: "auto|cpu|gpu", usage: "what computes; auto: GPUs if each has one"},
 		{name: "json", usage: "print the report as JSON on stdout"},
 		{name: "good", arg: "FILE", usage: "write the hosts that work to FILE, one a line"},
-		{name: "bad", arg: "FILE", usage: "write the hosts to blame, or under suspicion, to FILE"},
+		{name: "bad", arg: "FILE", usage: "write the hosts to blame, or suspected, to FILE"},
 	}}
 }
 
@@ -55,6 +58,9 @@ worker for each GPU, or else for each CPU.`,
 					return err
 				}
 				o.raw.Command = command
+				if err := checkLists(&o); err != nil {
+					return err
+				}
 			}
 			return runJob(cmd.Context(), &o)
 		},
@@ -78,10 +84,19 @@ func selftestWorker(o *jobOptions) ([]string, error) {
 			line = append(line, "--"+name)
 		}
 	}
+	if on, given := o.raw.Flags["device"]; given {
+		if err := checkDevice(selftest.Compute(on)); err != nil {
+			return nil, err
+		}
+		line = append(line, "--device="+on)
+	}
 	for _, name := range []string{"good", "bad"} {
 		if file, given := o.raw.Flags[name]; given {
 			if file == "" {
 				return nil, usagef("cannot use --%s without a file", name)
+			}
+			if file, err = filepath.Abs(file); err != nil {
+				return nil, err
 			}
 			line = append(line, "--"+name+"="+file)
 		}
@@ -89,11 +104,83 @@ func selftestWorker(o *jobOptions) ([]string, error) {
 	return line, nil
 }
 
+// checkDevice returns an error if this program cannot compute there.
+func checkDevice(on selftest.Compute) error {
+	switch on {
+	case selftest.ComputeAuto, selftest.ComputeCPU:
+		return nil
+	case selftest.ComputeGPU:
+		if !selftest.HasGPU {
+			return usagef("cannot use --device gpu: this gorun is built without C and has only CPU rungs; make build makes one that has both")
+		}
+		return nil
+	}
+	return usagef("cannot use --device %q: it must be auto, cpu or gpu", on)
+}
+
+// checkLists returns an error if a list of hosts cannot be written in the end. Rank 0
+// writes them: a node that is known to have others does not check.
+func checkLists(o *jobOptions) error {
+	var errs []error
+	for _, name := range []string{"good", "bad"} {
+		if file, given := o.raw.Flags[name]; given {
+			if err := canWrite(file); err != nil {
+				errs = append(errs, fmt.Errorf("cannot use --%s %s: %w", name, file, err))
+			}
+		}
+	}
+	if errs == nil {
+		return nil
+	}
+	sp, err := o.resolve()
+	switch {
+	case err != nil: // runJob says what is wrong with the rest
+		return nil
+	case sp.NodeRank > 0:
+		return nil
+	case sp.Surroundings.Task.Local > 0: // the first task of this node prints the same
+		return exitStatus(rendezvous.ExitUsage)
+	}
+	return usagef("%w", errors.Join(errs...))
+}
+
+// canWrite returns why a file cannot be written. It makes no file and changes none.
+func canWrite(file string) error {
+	f, err := os.OpenFile(file, os.O_WRONLY|unix.O_NONBLOCK, 0) // a pipe without a reader must not block it
+	switch {
+	case err == nil:
+		return f.Close()
+	case errors.Is(err, unix.ENXIO): // such a pipe
+		return nil
+	case !errors.Is(err, os.ErrNotExist):
+		return reasonOf(err)
+	}
+	folder := filepath.Dir(file)
+	if err := unix.Access(folder, unix.W_OK|unix.X_OK); err != nil {
+		return fmt.Errorf("%s: %w", folder, err)
+	}
+	info, err := os.Stat(folder)
+	if err == nil && !info.IsDir() {
+		err = fmt.Errorf("%s: %w", folder, unix.ENOTDIR)
+	}
+	return reasonOf(err)
+}
+
+// reasonOf returns an error of a file without its path, which the caller names.
+func reasonOf(err error) error {
+	if p, ok := errors.AsType[*os.PathError](err); ok {
+		return p.Err
+	}
+	return err
+}
+
 // selftestOptions are the options of a worker that tests.
 type selftestOptions struct {
 	quick, links, json bool
 	good, bad          string
+	device             string
 	probe              bool     // this is a process of a rung
+	onGPU              bool     // which begins with the GPU
 	program            []string // path and arguments of what follows the test, if anything does
 }
 
@@ -115,6 +202,8 @@ func newSelftestRankCommand() *cobra.Command {
 	f.BoolVar(&o.links, "links", false, "")
 	f.BoolVar(&o.json, "json", false, "")
 	f.BoolVar(&o.probe, selftest.ProbeFlag, false, "")
+	f.BoolVar(&o.onGPU, selftest.GPUFlag, false, "")
+	f.StringVar(&o.device, "device", string(selftest.ComputeAuto), "")
 	f.StringVar(&o.good, "good", "", "")
 	f.StringVar(&o.bad, "bad", "", "")
 	return cmd
@@ -123,7 +212,7 @@ func newSelftestRankCommand() *cobra.Command {
 // runSelftestRank tests as one rank, and executes the program that follows.
 func runSelftestRank(ctx context.Context, o *selftestOptions, s streams) error {
 	if o.probe {
-		return selftest.Probe(ctx, s.in, s.out)
+		return selftest.Probe(ctx, o.onGPU, s.in, s.out)
 	}
 	code := worker.Main(func(ctx context.Context, w *worker.World) error { return o.run(ctx, w, s) })
 	if code != 0 {
@@ -149,13 +238,17 @@ func (o *selftestOptions) run(ctx context.Context, w *worker.World, s streams) e
 	}
 	t := selftest.TesterOf(w, store, cmp.Or(os.Getenv("SLURMD_NODENAME"), host))
 	t.Env = os.Environ()
-	t.Probe = func(ctx context.Context, env []string, stdin io.Reader) *exec.Cmd {
-		cmd := exec.CommandContext(ctx, selfPath, selftest.RankCommand, "--"+selftest.ProbeFlag)
-		cmd.Env, cmd.Stdin = env, stdin
-		return cmd
+	t.Compute = selftest.Compute(o.device)
+	t.Probe = func(ctx context.Context, onGPU bool) *exec.Cmd {
+		return exec.CommandContext(ctx, selfPath, selftest.RankCommand, "--"+selftest.ProbeFlag, fmt.Sprintf("--%s=%t", selftest.GPUFlag, onGPU))
 	}
 	if len(o.program) == 0 {
 		t.Say = func(format string, args ...any) { fmt.Fprintf(s.err, "selftest: "+format+"\n", args...) }
+	}
+	if w.Rank() == 0 { // a test that does not end must not leave the lists of an earlier one
+		if err := o.writeLists(&selftest.Report{}); err != nil {
+			return err
+		}
 	}
 	report, err := t.Run(ctx, o.scope())
 	switch {
@@ -194,6 +287,11 @@ func (o *selftestOptions) print(out io.Writer, r *selftest.Report) error {
 	if err := write(out); err != nil {
 		return err
 	}
+	return o.writeLists(r)
+}
+
+// writeLists writes the hosts that the user asked for to files.
+func (o *selftestOptions) writeLists(r *selftest.Report) error {
 	for _, list := range []struct {
 		file  string
 		hosts []string

@@ -7,10 +7,12 @@
 //   - Ladder is the decision, without processes, network or clock: results of a rung
 //     in, the next rung's plan or the verdict out.
 //   - Conductor and Tester carry plans and results through the job's store.
-//   - Probe is one process of a rung.
+//   - Probe is one process of a rung. Its engine computes on CPUs, or on a GPU through
+//     package worker/cuda, which only a gorun that is built with cgo has.
 //
 // Invariants: a rung begins after every process of the rung before has ended. Every
-// process has a deadline and is killed after it. The first rung that fails ends the
+// process has a deadline and is killed after it. The process of the next rung may start
+// its GPU meanwhile, but computes nothing. The first rung that fails ends the
 // ladder. A verdict names a node, a rank or a pair only if the results of others
 // clear its partners.
 package selftest

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -24,7 +25,13 @@ func fleet(nodes ...int) []Rank {
 // play plays a ladder. fails says which result a rank of a group has; nil: all pass.
 func play(t *testing.T, ranks []Rank, scope Scope, fails func(p Plan, group []int, rank int) *Result) (*Report, []Plan) {
 	t.Helper()
-	l := NewLadder(ranks, scope)
+	return playOn(t, NewLadder(ranks, scope, ComputeCPU), fails)
+}
+
+// playOn plays a ladder that may be of GPUs.
+func playOn(t *testing.T, l *Ladder, fails func(p Plan, group []int, rank int) *Result) (*Report, []Plan) {
+	t.Helper()
+	ranks := l.ranks
 	var plans []Plan
 	var results []Result
 	for {
@@ -117,6 +124,22 @@ func TestLadderNamesTheFault(t *testing.T) {
 			return nil
 		}
 	}
+	node := func(bad int, from string, r *Result) fault { // of nodes with four ranks
+		return func(p Plan, _ []int, rank int) *Result {
+			if p.Rung == from && rank/4 == bad {
+				return r
+			}
+			return nil
+		}
+	}
+	group := func(from string, ranks []int, r *Result) fault {
+		return func(p Plan, group []int, _ int) *Result {
+			if p.Rung == from && slices.Equal(group, ranks) {
+				return r
+			}
+			return nil
+		}
+	}
 	for _, c := range []struct {
 		name  string
 		ranks []Rank
@@ -128,11 +151,33 @@ func TestLadderNamesTheFault(t *testing.T) {
 	}{
 		{"a rank cannot start", fleet(2, 2), with("load", 3), "load", []int{1}, "rank 3 (local rank 1) on node1: crashed: signal: killed", []string{"node1"}},
 		{"a GPU fails with each other", fleet(4, 4), with("pairs in a node", 6), "pairs in a node", []int{1}, "rank 6 (local rank 2) on node1 fails with each partner", []string{"node1"}},
-		{"two GPUs do not reach each other", fleet(4, 4), with("pairs in a node", 5, 6), "pairs in a node", nil, "rank 5 (local rank 1) on node1 and rank 6 (local rank 2) on node1 fail together; each works with others", []string{"node1"}},
-		{"a node as a whole", fleet(4, 4), all("node", late), "node", []int{0, 1}, "the 4 ranks of node 0 (node0) fail together: rank 0 on node0 not done in time", []string{"node0", "node1"}},
+		{"two GPUs do not reach each other", fleet(4, 4), group("pairs in a node", []int{5, 6}, late), "pairs in a node", nil, "rank 5 (local rank 1) on node1 and rank 6 (local rank 2) on node1 fail together; each works with others", []string{"node1"}},
+		{"a node as a whole", fleet(4, 4), with("node", 5), "node", []int{1}, "rank 5 (local rank 1) on node1: crashed: signal: killed", []string{"node1"}},
+		{"a node as a whole, late", fleet(4, 4), node(1, "node", late), "node", []int{1}, "the 4 ranks of node 1 (node1) fail together: rank 4 on node1 not done in time", []string{"node1"}},
+		{"all nodes as a whole", fleet(4, 4, 1), all("node", late), "node", nil, "2 of 2 nodes fail, so it is what they share, the network or a setting: rank 0 on node0 not done in time", []string{"node0", "node1"}},
+		{"a node alone", fleet(4), all("node", late), "node", []int{0}, "the 4 ranks of node 0 (node0) fail together", []string{"node0"}},
+		{"each rank of a node", fleet(4, 4), node(1, "load", crashed), "load", []int{1}, "the 4 ranks of node 1 (node1) fail, each by itself: rank 4 on node1 crashed", []string{"node1"}},
+		{"most nodes cannot start", fleet(2, 2, 2), func(p Plan, group []int, rank int) *Result {
+			if rank >= 2 {
+				return crashed
+			}
+			return nil
+		}, "load", nil, "2 of 3 nodes fail", []string{"node1", "node2"}},
+		{"killed once in a pair", fleet(1, 1, 1, 1, 1, 1), with("pairs of nodes", 2, 3), "pairs of nodes", []int{2}, "rank 2 (local rank 0) on node2: crashed: signal: killed", []string{"node2"}},
+		{"killed once in a pair of a node", fleet(4, 4), with("pairs in a node", 6, 5), "pairs in a node", []int{1}, "rank 6 (local rank 2) on node1: crashed: signal: killed", []string{"node1"}},
+		{"both of a pair crash", fleet(1, 1, 1, 1, 1, 1), group("pairs of nodes", []int{2, 3}, crashed), "pairs of nodes", nil, "node 2 (node2) and node 3 (node3) fail together; each works with others, so it is what connects them", []string{"node2", "node3"}},
+		{"wrong values in a pair", fleet(1, 1, 1, 1, 1, 1), group("pairs of nodes", []int{2, 3}, &Result{End: EndWrong}), "pairs of nodes", nil, "node 2 (node2) and node 3 (node3) fail together", []string{"node2", "node3"}},
+		{"killed with all ranks of two nodes", fleet(2, 2, 2, 2, 2, 2), with("pairs of nodes, all ranks", 5, 7), "pairs of nodes, all ranks", []int{2}, "rank 5 (local rank 1) on node2: crashed", []string{"node2"}},
+		{"two of all crash", fleet(2, 2, 2), func(p Plan, group []int, rank int) *Result {
+			if p.Rung != "ring" {
+				return nil
+			}
+			return map[int]*Result{2: crashed, 3: crashed, 0: lost, 1: lost, 4: late, 5: nil}[rank]
+		}, "ring", []int{1}, "rank 2 (local rank 0) on node1: crashed: signal: killed; rank 3 (local rank 1) on node1: crashed: signal: killed", []string{"node1"}},
+		{"most of all crash", fleet(1, 1), all("ring", crashed), "ring", nil, "all 2 ranks together fail", []string{"node0", "node1"}},
 		{"a bad node of five", fleet(1, 1, 1, 1, 1), with("pairs of nodes", 3), "pairs of nodes", []int{3}, "node 3 (node3) fails with each partner, and they work with others: rank 3 on node3 crashed", []string{"node3"}},
 		{"a bad node of 33", fleet(slices.Repeat([]int{1}, 33)...), with("pairs of nodes", 32), "pairs of nodes", []int{32}, "node 32 (node32) fails", []string{"node32"}},
-		{"a bad link", fleet(1, 1, 1, 1, 1, 1), with("pairs of nodes", 2, 3), "pairs of nodes", nil, "node 2 (node2) and node 3 (node3) fail together; each works with others, so it is what connects them", []string{"node2", "node3"}},
+		{"a bad link", fleet(1, 1, 1, 1, 1, 1), group("pairs of nodes", []int{2, 3}, late), "pairs of nodes", nil, "node 2 (node2) and node 3 (node3) fail together; each works with others, so it is what connects them", []string{"node2", "node3"}},
 		{"two nodes", fleet(1, 1), all("pairs of nodes", late), "pairs of nodes", nil, "node 0 (node0) and node 1 (node1) fail together: rank 0 on node0 not done in time", []string{"node0", "node1"}},
 		{"the network", fleet(slices.Repeat([]int{2}, 6)...), all("pairs of nodes", late), "pairs of nodes", nil, "most pairs fail", []string{"node0", "node1", "node2", "node3", "node4", "node5"}},
 		{"a second rail", fleet(2, 2, 2, 2), with("pairs of nodes, all ranks", 5), "pairs of nodes, all ranks", []int{2}, "node 2 (node2) fails with each partner", []string{"node2"}},
@@ -191,6 +236,15 @@ func TestSlowNodeIsMarked(t *testing.T) {
 	if good := r.Hosts(StateGood, StateSlow); len(good) != 8 {
 		t.Errorf("good: %v", good)
 	}
+	var table bytes.Buffer
+	if err := r.WriteTable(&table); err != nil {
+		t.Error(err)
+	}
+	for _, want := range []string{`5 +node5 +slow +\d+\.\d+ GB/s, 2\.00 x the usual time +over 1\.25 times`, `7 others +good +\d+\.\d+ GB/s`} {
+		if !regexp.MustCompile(want).Match(table.Bytes()) {
+			t.Errorf("no %s in %s", want, &table)
+		}
+	}
 }
 
 // TestBusBandwidth checks the factors of nccl-tests.
@@ -223,11 +277,78 @@ func TestManyFaultsAreAFewLines(t *testing.T) {
 		return &Result{End: EndCrashed, Text: strings.Repeat("x", 400)}
 	})
 	var table bytes.Buffer
-	if err := r.WriteTable(&table); err != nil || !strings.Contains(r.Failure.Text, "and 4088 more") || len(r.Failure.Text) > 5000 {
+	if err := r.WriteTable(&table); err != nil || !strings.Contains(r.Failure.Text, "512 of 512 nodes fail") || len(r.Failure.Text) > 5000 {
 		t.Errorf("%v: %d bytes: %.300s", err, len(r.Failure.Text), r.Failure.Text)
 	}
-	if n := strings.Count(table.String(), "scontrol"); n != 1 {
+	if n := strings.Count(table.String(), "scontrol"); n != 0 {
 		t.Errorf("%d lines of scontrol", n)
+	}
+	r, _ = play(t, fleet(slices.Repeat([]int{8}, 512)...), ScopeFull, func(_ Plan, _ []int, rank int) *Result {
+		if rank%8 == 3 && rank < 2000 {
+			return &Result{End: EndCrashed, Text: strings.Repeat("x", 400)}
+		}
+		return nil
+	})
+	table.Reset()
+	if err := r.WriteTable(&table); err != nil || !strings.Contains(r.Failure.Text, "and 242 more") || len(r.Failure.Text) > 5000 {
+		t.Errorf("%v: %d bytes: %.300s", err, len(r.Failure.Text), r.Failure.Text)
+	}
+	if n := strings.Count(table.String(), "\nin Slurm: scontrol"); n != 1 || strings.Count(table.String(), "\n") > 40 {
+		t.Errorf("%s", &table)
+	}
+}
+
+// TestReportSaysWhatWasNotTested checks that the nodes that passed are not taken for
+// tested in all.
+func TestReportSaysWhatWasNotTested(t *testing.T) {
+	r, _ := play(t, fleet(2, 2, 2), ScopeFull, func(p Plan, _ []int, rank int) *Result {
+		if p.Rung == "alone" && rank == 2 {
+			return &Result{End: EndCrashed}
+		}
+		return nil
+	})
+	if len(r.NotPlayed) != 7 || r.NotPlayed[0] != "pairs in a node" || r.NotPlayed[6] != "all-to-all" {
+		t.Errorf("%q", r.NotPlayed)
+	}
+	var table bytes.Buffer
+	want := "good so far: node0,node2; not tested after the fault: pairs in a node, node, pairs of nodes, pairs of nodes, all ranks, ring, all-reduce, all-to-all."
+	if err := r.WriteTable(&table); err != nil || !strings.Contains(table.String(), want) {
+		t.Errorf("%v: %s", err, &table)
+	}
+}
+
+// TestLinksOfManyNodes checks that the full matrix of a large job has each pair once.
+func TestLinksOfManyNodes(t *testing.T) {
+	const n = 200
+	r, plans := play(t, fleet(slices.Repeat([]int{1}, n)...), ScopeLinks, nil)
+	met := make(map[[2]int]bool)
+	for _, p := range plans[1:] {
+		for _, g := range p.Groups {
+			met[[2]int{g.Ranks[0], g.Ranks[1]}] = true
+		}
+	}
+	if !r.OK || len(plans) != n || len(met) != n*(n-1)/2 || r.Rungs[1].Groups != len(met) || r.Rungs[1].Sizes[0].Median != 1e-3 {
+		t.Errorf("%d steps, %d pairs, %+v", len(plans), len(met), r.Rungs[1])
+	}
+}
+
+// TestTextsNameTheRanksOfTheGroup checks that a text that counts the ranks of a group from
+// 0 says which they are.
+func TestTextsNameTheRanksOfTheGroup(t *testing.T) {
+	for _, c := range []struct {
+		text  string
+		group []int
+		want  string
+	}{
+		{"rank 1 has not arrived", []int{4, 6}, "rank 1 has not arrived (the group counts its ranks 4, 6 from 0)"},
+		{"rank 1 has not arrived", []int{0, 1}, "rank 1 has not arrived"},
+		{"signal: killed", []int{4, 6}, "signal: killed"},
+		{"rank 0 cannot start", []int{4}, "rank 0 cannot start"},
+		{"rank 1", []int{9, 1, 2, 3, 4, 5, 6, 7, 8}, "rank 1 (the group counts its ranks 9, 1, 2, 3, 4, 5, 6, 7, … from 0)"},
+	} {
+		if got := withRanks(c.text, c.group); got != c.want {
+			t.Errorf("%s", got)
+		}
 	}
 }
 

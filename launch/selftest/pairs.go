@@ -28,10 +28,7 @@ func nextPairs(n int, played [][]pairResult) [][]int {
 	case n < 2:
 		return nil
 	case n <= fewUnits:
-		if all := allPairs(n); len(played) < len(all) {
-			return all[len(played)]
-		}
-		return nil
+		return pairsOfRound(n, len(played))
 	case len(played) == 0:
 		return firstPairs(n)
 	case len(played) == 1:
@@ -118,11 +115,7 @@ func slowLimit(round []pairResult) float64 {
 			times = append(times, r.seconds)
 		}
 	}
-	if len(times) == 0 {
-		return 0
-	}
-	slices.Sort(times)
-	return times[(len(times)-1)/2] * slowFactor
+	return median(times) * slowFactor
 }
 
 // blame says which units or pairs the rounds blame.
@@ -175,6 +168,9 @@ func judgePairs(rounds [][]pairResult) blame {
 			b.slow = append(b.slow, u)
 		}
 	}
+	if len(units) <= fewUnits {
+		b.slow = slowOfFew(rounds, len(units))
+	}
 	slices.Sort(b.units)
 	slices.Sort(b.slow)
 	failures := 0
@@ -199,6 +195,27 @@ func judgePairs(rounds [][]pairResult) blame {
 	return b
 }
 
+// slowOfFew returns the units of a few, of which each met all others, that were slow with
+// each partner: by the median of the pairs without them, of which there must be three.
+func slowOfFew(rounds [][]pairResult, n int) []int {
+	var slow []int
+	for u := range n {
+		var with, without []pairResult
+		for _, r := range slices.Concat(rounds...) {
+			if slices.Contains(r.units, u) {
+				with = append(with, r)
+			} else {
+				without = append(without, r)
+			}
+		}
+		limit := slowLimit(without)
+		if len(without) > 2 && limit > 0 && !slices.ContainsFunc(with, func(r pairResult) bool { return !r.ok || r.seconds <= limit }) {
+			slow = append(slow, u)
+		}
+	}
+	return slow
+}
+
 // groupCount returns the number of groups of all rounds.
 func groupCount(rounds [][]pairResult) int {
 	n := 0
@@ -208,22 +225,22 @@ func groupCount(rounds [][]pairResult) int {
 	return n
 }
 
-// allPairs returns rounds in which each unit meets each other unit once: n-1 rounds for
-// an even n, n for an odd one (the circle method of a round-robin tournament).
-func allPairs(n int) [][][]int {
+// pairsOfRound returns the pairs of a round, from 0, of those in which each unit meets
+// each other unit once: n-1 rounds for an even n, n for an odd one (the circle method of a
+// round-robin tournament). It returns nil after the last.
+func pairsOfRound(n, round int) [][]int {
 	size := n + n%2
-	var rounds [][][]int
-	for round := range size - 1 {
-		var groups [][]int
-		for i := range size / 2 {
-			a, b := seat(i, round, size), seat(size-1-i, round, size)
-			if a < n && b < n { // with an odd n one unit rests
-				groups = append(groups, []int{min(a, b), max(a, b)})
-			}
-		}
-		rounds = append(rounds, groups)
+	if n < 2 || round >= size-1 {
+		return nil
 	}
-	return rounds
+	var groups [][]int
+	for i := range size / 2 {
+		a, b := seat(i, round, size), seat(size-1-i, round, size)
+		if a < n && b < n { // with an odd n one unit rests
+			groups = append(groups, []int{min(a, b), max(a, b)})
+		}
+	}
+	return groups
 }
 
 // seat returns the unit at a place of the circle: the last unit stays, the others move

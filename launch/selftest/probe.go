@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"strings"
 	"time"
 
 	"github.com/gorun/gorun/worker"
@@ -18,35 +20,61 @@ const (
 	measureCalls = 200
 )
 
-// Probe is the whole of a process that a tester starts: one rank of a group. It reads the
-// plan from in, tests, and writes its Result to out.
-func Probe(ctx context.Context, in io.Reader, out io.Writer) error {
-	var p Plan
-	if err := json.NewDecoder(io.LimitReader(in, maxPlan)).Decode(&p); err != nil {
-		return fmt.Errorf("no plan on standard input: %w", err)
-	}
-	ctx, cancel := context.WithTimeout(ctx, p.Deadline)
-	defer cancel()
-	timings, err := probe(ctx, p)
-	r := Result{End: endOf(err), Timing: timings}
-	if err != nil {
-		r.Text = err.Error()
-	}
-	return json.NewEncoder(out).Encode(r)
+// Order is what a process of a rung reads: its task, and the environment of its world.
+type Order struct {
+	Task Task     `json:"task"`
+	Env  []string `json:"env"` // NAME=value
 }
 
-func probe(ctx context.Context, p Plan) ([]Timing, error) {
+// Probe is the whole of a process that a tester starts: one rank of a group. It reads its
+// order from in, tests, and writes its Result to out. onGPU begins to prepare the GPU at
+// once, because that takes longer than the rung before may take. Without an order it ends.
+func Probe(ctx context.Context, onGPU bool, in io.Reader, out io.Writer) error {
+	var mine gpu
+	if onGPU {
+		mine = startGPU()
+	}
+	var o Order
+	if err := json.NewDecoder(io.LimitReader(in, maxMessage)).Decode(&o); err == io.EOF {
+		return nil
+	} else if err != nil {
+		return fmt.Errorf("no order on standard input: %w", err)
+	}
+	for _, entry := range o.Env {
+		name, value, _ := strings.Cut(entry, "=")
+		if err := os.Setenv(name, value); err != nil {
+			return fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(ctx, o.Task.Deadline)
+	defer cancel()
+	if o.Task.Compute != ComputeGPU {
+		mine = nil
+	} else if mine == nil {
+		if mine = startGPU(); mine == nil {
+			return json.NewEncoder(out).Encode(Result{End: EndFailed, Text: "this gorun is built without C, and cannot compute on GPUs"})
+		}
+	}
+	return json.NewEncoder(out).Encode(probe(ctx, mine, o.Task))
+}
+
+// probe carries out a task: on the CPUs without a GPU.
+func probe(ctx context.Context, mine gpu, task Task) Result {
 	w, err := worker.Init(ctx)
 	if err != nil {
-		return nil, err
+		return Result{End: EndFailed, Text: err.Error()}
 	}
-	timings, err := run(ctx, w, p)
+	r, err := run(ctx, w, mine, task)
 	if err != nil {
 		_ = w.Fail(err) // tells the partners, who else wait for the deadline
 		w.Close()
-		return nil, err
+		r.Text = err.Error()
+		return r
 	}
-	return timings, w.Close()
+	if err := w.Close(); err != nil {
+		r.End, r.Text = endOf(err), err.Error()
+	}
+	return r
 }
 
 // endOf returns the End that an error means.
@@ -67,30 +95,53 @@ func endOf(err error) End {
 	return EndFailed
 }
 
-// run carries out a plan on the CPUs.
-func run(ctx context.Context, w *worker.World, p Plan) ([]Timing, error) {
-	if p.Kind == KindLoad {
-		return nil, nil
+// run carries out a task. The Result has the End that the error means.
+func run(ctx context.Context, w *worker.World, mine gpu, task Task) (r Result, err error) {
+	r.End = EndPassed
+	if task.Kind == KindLoad {
+		if mine != nil {
+			if r.GPU, err = mine.facts(ctx); err != nil {
+				r.End, r.NoNCCL = mine.end(err, 0, 1), mine.lacksNCCL(ctx)
+			}
+		}
+		return r, err
 	}
 	c, err := w.Comm(ctx)
 	if err != nil {
-		return nil, err
+		r.End = endOf(err)
+		return r, err
 	}
-	var timings []Timing
-	for _, bytes := range p.Sizes {
-		t, err := measure(ctx, c, p.Kind, max(1, bytes/4))
-		if err != nil {
-			return nil, err
+	var e engine = cpus{c}
+	if mine != nil {
+		if e, err = mine.open(ctx, c); err != nil {
+			r.End = mine.end(err, c.Rank(), c.Size())
+			return r, err
 		}
-		timings = append(timings, Timing{bytes, t.Seconds()})
 	}
-	return timings, nil
+	for _, bytes := range task.Sizes {
+		t, err := measure(ctx, e, c, task.Kind, max(1, bytes/4))
+		if err != nil {
+			r.End = e.end(err)
+			return r, err
+		}
+		r.Timing = append(r.Timing, Timing{bytes, t.Seconds()})
+	}
+	if mine != nil { // the memory of a process that ends is gone for the others
+		if err := worker.Barrier(ctx, c); err != nil {
+			r.End = endOf(err)
+			return r, err
+		}
+	}
+	return r, nil
 }
 
 // measure makes a call with n numbers until it knows its time. It checks every value of
 // the first call and of the last.
-func measure(ctx context.Context, c *worker.Comm, kind Kind, n int) (time.Duration, error) {
-	t := newCall(kind, c, n)
+func measure(ctx context.Context, e engine, c *worker.Comm, kind Kind, n int) (time.Duration, error) {
+	t, err := newCall(ctx, e, c, kind, n)
+	if err != nil {
+		return 0, err
+	}
 	if err := t.check(ctx); err != nil {
 		return 0, err
 	}
@@ -104,37 +155,32 @@ func measure(ctx context.Context, c *worker.Comm, kind Kind, n int) (time.Durati
 			return 0, err
 		}
 	}
+	if err := t.wait(ctx); err != nil {
+		return 0, err
+	}
 	each := time.Since(start) / time.Duration(calls)
-	return each, t.check(ctx)
+	if err := t.check(ctx); err != nil {
+		return 0, err
+	}
+	return each, t.free(ctx)
 }
 
 // call is one collective with its buffers.
 type call struct {
+	calls
 	kind     Kind
 	c        *worker.Comm
 	src, dst []float32
 }
 
-func newCall(kind Kind, c *worker.Comm, n int) *call {
+func newCall(ctx context.Context, e engine, c *worker.Comm, kind Kind, n int) (*call, error) {
 	if kind == KindAllToAll {
 		n *= c.Size()
 	}
-	return &call{kind, c, make([]float32, n), make([]float32, n)}
-}
-
-// do makes the call once.
-func (t *call) do(ctx context.Context) error {
-	switch t.kind {
-	case KindRing:
-		next, before := (t.c.Rank()+1)%t.c.Size(), (t.c.Rank()+t.c.Size()-1)%t.c.Size()
-		return worker.SendRecv(ctx, t.c, t.src, next, t.dst, before)
-	case KindAllToAll:
-		return worker.AllToAll(ctx, t.c, t.dst, t.src)
-	case KindCopy:
-		copy(t.dst, t.src)
-		return ctx.Err()
-	}
-	return worker.AllReduce(ctx, t.c, t.src, worker.Sum)
+	t := &call{kind: kind, c: c, src: make([]float32, n), dst: make([]float32, n)}
+	var err error
+	t.calls, err = e.prepare(ctx, kind, t.src, t.dst)
+	return t, err
 }
 
 // count returns how often the call is to be measured: rank 0 measures one, and all do
@@ -142,6 +188,9 @@ func (t *call) do(ctx context.Context) error {
 func (t *call) count(ctx context.Context) (int, error) {
 	start := time.Now()
 	if err := t.do(ctx); err != nil {
+		return 0, err
+	}
+	if err := t.wait(ctx); err != nil {
 		return 0, err
 	}
 	n := []int64{min(measureCalls, int64(measureTime/max(1, time.Since(start)))+1)}
@@ -159,8 +208,10 @@ func (t *call) check(ctx context.Context) error {
 	for i := range t.src {
 		t.src[i], t.dst[i] = value(rank, i), -1
 	}
-	if err := t.do(ctx); err != nil {
-		return err
+	for _, step := range []func(context.Context) error{t.load, t.do, t.wait, t.store} {
+		if err := step(ctx); err != nil {
+			return err
+		}
 	}
 	got, want := t.dst, func(i int) float32 { return value((rank+size-1)%size, i) }
 	switch t.kind {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -13,11 +14,14 @@ import (
 
 // Report is what a self-test found.
 type Report struct {
-	OK       bool         `json:"ok"`
-	Nodes    []NodeReport `json:"nodes"`
-	Rungs    []RungReport `json:"rungs"`
-	Failure  *Failure     `json:"failure,omitempty"`
-	Warnings []string     `json:"warnings,omitempty"`
+	OK      bool         `json:"ok"`
+	Compute Compute      `json:"compute"` // cpu or gpu
+	Nodes   []NodeReport `json:"nodes"`
+	Rungs   []RungReport `json:"rungs"`
+	Failure *Failure     `json:"failure,omitempty"`
+	// NotPlayed is the rungs above the one that failed.
+	NotPlayed []string `json:"not_played,omitempty"`
+	Warnings  []string `json:"warnings,omitempty"`
 
 	Ranks []Rank `json:"ranks"`
 
@@ -49,6 +53,12 @@ type NodeReport struct {
 	Host  string `json:"host"`
 	Ranks []int  `json:"ranks"`
 	State State  `json:"state"`
+	// Pair is the bus bandwidth with the best partner, and PairTimes how many times as long
+	// as that of the median node the call took; 0: no pairs of nodes were tested.
+	Pair      float64 `json:"pair_gb_s,omitempty"`
+	PairTimes float64 `json:"pair_times_median,omitempty"`
+	// Slow says why the node is slow.
+	Slow string `json:"slow,omitempty"`
 }
 
 // RungReport is what one rung measured.
@@ -84,14 +94,16 @@ func (f *Failure) Error() string {
 	return fmt.Sprintf("the self-test failed at the rung %q: %s", f.Rung, f.Text)
 }
 
-// failedGroup is a group that did not pass, and its most telling result.
+// failedGroup is a group that did not pass, its most telling result, and the results of
+// ranks that failed of their own doing.
 type failedGroup struct {
 	ranks  []int
 	result Result
+	owners []Result
 }
 
-func newReport(ranks []Rank, nodes [][]int) Report {
-	r := Report{Ranks: ranks}
+func newReport(ranks []Rank, nodes [][]int, compute Compute) Report {
+	r := Report{Ranks: ranks, Compute: compute}
 	for i, of := range nodes {
 		r.Nodes = append(r.Nodes, NodeReport{Node: i, Host: ranks[of[0]].Host, Ranks: of, State: StateGood})
 	}
@@ -101,6 +113,7 @@ func newReport(ranks []Rank, nodes [][]int) Report {
 
 // add counts the times of a group.
 func (r *Report) add(p Plan, group []int, result Result) {
+	r.compareRate(p, group, result)
 	i := slices.IndexFunc(r.Rungs, func(g RungReport) bool { return g.Rung == p.Rung })
 	if i < 0 {
 		i = len(r.Rungs)
@@ -117,12 +130,57 @@ func (r *Report) add(p Plan, group []int, result Result) {
 		}
 		s := &g.Sizes[j]
 		s.times = append(s.times, t.Seconds)
-		slices.Sort(s.times)
-		s.Median = s.times[(len(s.times)-1)/2]
-		s.BusBW = busBandwidth(p.Kind, g.Ranks, t.Bytes, s.Median)
 		if t.Seconds >= s.Worst {
 			s.Worst, s.Slow = t.Seconds, group
 		}
+	}
+}
+
+// summarize computes the medians of a rung whose rounds are over.
+func (r *Report) summarize(g rung) {
+	for i := range r.Rungs {
+		if r.Rungs[i].Rung != g.name {
+			continue
+		}
+		for j := range r.Rungs[i].Sizes {
+			s := &r.Rungs[i].Sizes[j]
+			s.Median = median(s.times)
+			s.BusBW = busBandwidth(g.kind, r.Rungs[i].Ranks, s.Bytes, s.Median)
+		}
+	}
+}
+
+// median sorts the times and returns the lower of the two in the middle, 0 of none.
+func median(times []float64) float64 {
+	if len(times) == 0 {
+		return 0
+	}
+	slices.Sort(times)
+	return times[(len(times)-1)/2]
+}
+
+// measureNodes notes how fast each node is with its best partner.
+func (r *Report) measureNodes(rounds [][]pairResult, g rung, p Plan) {
+	best := make(map[int]float64)
+	for _, pair := range slices.Concat(rounds...) {
+		if !pair.ok || pair.seconds <= 0 {
+			continue
+		}
+		for _, u := range pair.units {
+			if best[u] == 0 || pair.seconds < best[u] {
+				best[u] = pair.seconds
+			}
+		}
+	}
+	usual := median(slices.Collect(maps.Values(best)))
+	for node, seconds := range best {
+		ranks := 2
+		if g.of == unitNode {
+			ranks = len(p.Groups[0].Ranks)
+		}
+		n := &r.Nodes[node]
+		n.Pair = busBandwidth(g.kind, ranks, p.Sizes[len(p.Sizes)-1], seconds)
+		n.PairTimes = seconds / usual
 	}
 }
 
@@ -144,14 +202,27 @@ func busBandwidth(kind Kind, ranks, bytes int, seconds float64) float64 {
 
 // markSlowNode and markSlowRank note what took much longer than the others in each round.
 func (r *Report) markSlowNode(node int, rung string) {
-	r.mark([]int{node}, StateSlow)
+	r.markSlow(node, slowText(rung))
 	r.Warnings = append(r.Warnings, fmt.Sprintf("node %d (%s) is slow: with each partner it took more than %.2f times the median (%s)", node, r.Nodes[node].Host, slowFactor, rung))
 }
 
 func (r *Report) markSlowRank(rank int, rung string) {
 	of := r.Ranks[rank]
-	r.mark([]int{of.Node}, StateSlow)
+	r.markSlow(of.Node, fmt.Sprintf("rank %d %s", rank, slowText(rung)))
 	r.Warnings = append(r.Warnings, fmt.Sprintf("rank %d (local rank %d) on %s is slow: with each partner it took more than %.2f times the median (%s)", rank, of.Local, of.Host, slowFactor, rung))
+}
+
+// slowText says in a few words why a node is slow.
+func slowText(rung string) string {
+	return fmt.Sprintf("over %.2f times the median (%s)", slowFactor, rung)
+}
+
+// markSlow marks a node as slow. The first reason stays.
+func (r *Report) markSlow(node int, why string) {
+	r.mark([]int{node}, StateSlow)
+	if r.Nodes[node].Slow == "" {
+		r.Nodes[node].Slow = why
+	}
 }
 
 // mark gives nodes a state that is worse than theirs.
@@ -177,6 +248,12 @@ func (r *Report) failPairs(rung string, b blame, name func(unit int) subject, fa
 		r.mark(s.nodes, StateBad)
 	}
 	for _, pair := range b.pairs {
+		if owners := r.ownersOf(pair, name, failed); owners != nil {
+			for _, one := range owners {
+				lines = append(lines, r.blameRank(&f, one))
+			}
+			continue
+		}
 		var texts []string
 		var ids, nodes, ranks []int
 		both := "; each works with others, so it is what connects them"
@@ -203,42 +280,131 @@ func (r *Report) failPairs(rung string, b blame, name func(unit int) subject, fa
 		lines = append(lines, "most pairs fail, so it is what they share, the network or a setting: "+r.reason(failed, nil))
 	}
 	f.Text = strings.Join(append(nonEmpty(f.Text), few(lines)...), "; ")
-	f.Fix = fixOf(f)
+	f.Fix = fixOf(f, true)
 	r.Failure, r.OK = &f, false
+}
+
+// ownersOf returns the results of the ranks that made a pair of units fail of their own
+// doing, if all are of one unit.
+func (r *Report) ownersOf(pair []int, name func(unit int) subject, failed []failedGroup) []Result {
+	var owners []Result
+	var of []int // units
+	for _, unit := range pair {
+		ranks := name(unit).ranks
+		for _, g := range failed {
+			if !r.isGroupOf(g, pair, name) {
+				continue
+			}
+			for _, one := range g.owners {
+				if slices.Contains(ranks, one.Rank) {
+					owners, of = append(owners, one), append(of, unit)
+				}
+			}
+			if g.owners == nil { // it failed for another reason too
+				return nil
+			}
+		}
+	}
+	if len(slices.Compact(of)) != 1 {
+		return nil
+	}
+	return owners
+}
+
+// isGroupOf reports whether a failed group was of these units: it has a rank of each.
+func (r *Report) isGroupOf(g failedGroup, units []int, name func(unit int) subject) bool {
+	return !slices.ContainsFunc(units, func(unit int) bool {
+		ranks := name(unit).ranks
+		return !slices.ContainsFunc(g.ranks, func(rank int) bool { return slices.Contains(ranks, rank) })
+	})
+}
+
+// blameRank adds a rank that failed of its own doing to a failure, and returns the line
+// that says so.
+func (r *Report) blameRank(f *Failure, one Result) string {
+	of := r.Ranks[one.Rank]
+	if !slices.Contains(f.Nodes, of.Node) {
+		f.Nodes = append(f.Nodes, of.Node)
+	}
+	f.Ranks = append(f.Ranks, one.Rank)
+	r.mark([]int{of.Node}, StateBad)
+	return fmt.Sprintf("%s: %s", of.text(), one.describe())
 }
 
 // failGroups makes the failure of a rung of whole units.
 func (r *Report) failGroups(g rung, failed []failedGroup, l *Ladder) {
 	f := Failure{Rung: g.name}
 	var lines []string
+	bad := make(map[int][]failedGroup) // by node
 	for _, group := range failed {
-		result := group.result
-		switch {
-		case g.of == unitNode:
-			s := l.nodeSubject(r.Ranks[group.ranks[0]].Node)
-			lines = append(lines, fmt.Sprintf("the %d ranks of %s fail together: %s", len(group.ranks), s.text, r.reason([]failedGroup{group}, nil)))
-			f.Nodes = append(f.Nodes, s.nodes...)
-			r.mark(s.nodes, StateBad)
-		case g.of == unitRank || result.End == EndCrashed: // wrong values may come from any of them
-			s := l.rankSubject(result.Rank)
-			lines = append(lines, fmt.Sprintf("%s: %s", s.text, result.describe()))
-			f.Nodes, f.Ranks = append(f.Nodes, s.nodes...), append(f.Ranks, s.ranks...)
-			r.mark(s.nodes, StateBad)
-		default:
-			s := l.rankSubject(result.Rank)
-			before := "smaller groups work"
-			if l.scope == ScopeFull {
-				before = "the pairs work"
-			}
-			lines = append(lines, fmt.Sprintf("all %d ranks together fail, although %s; first of all %s: %s", len(group.ranks), before, s.text, result.describe()))
-			for n := range r.Nodes {
-				r.mark([]int{n}, StateSuspect)
-			}
+		node := r.Ranks[group.ranks[0]].Node
+		bad[node] = append(bad[node], group)
+	}
+	tested := l.testedNodes(g.of)
+	switch {
+	case g.of == unitWorld:
+		lines = r.failWorld(&f, failed[0], l.scope)
+	case tested > 1 && 2*len(bad) > tested:
+		for node := range bad {
+			r.mark([]int{node}, StateSuspect)
+		}
+		lines = append(lines, fmt.Sprintf("%d of %d nodes fail, so it is what they share, the network or a setting: %s", len(bad), tested, r.reason(failed, nil)))
+	default:
+		for _, node := range slices.Sorted(maps.Keys(bad)) {
+			lines = append(lines, r.failNode(&f, node, bad[node], l)...)
 		}
 	}
 	f.Text = strings.Join(few(lines), "; ")
-	f.Fix = fixOf(f)
+	f.Fix = fixOf(f, g.of == unitWorld)
 	r.Failure, r.OK = &f, false
+}
+
+// failNode blames a node for its groups that failed: those of its ranks that failed of
+// their own doing, or all of it.
+func (r *Report) failNode(f *Failure, node int, groups []failedGroup, l *Ladder) []string {
+	var lines []string
+	ranks := l.nodes[node]
+	for _, g := range groups {
+		if len(g.ranks) == 1 && (len(groups) < len(ranks) || len(ranks) == 1) { // tested alone
+			lines = append(lines, r.blameRank(f, g.result))
+			continue
+		}
+		for _, one := range g.owners {
+			lines = append(lines, r.blameRank(f, one))
+		}
+	}
+	if lines == nil {
+		s := l.nodeSubject(node)
+		how := "fail together"
+		if len(groups) > 1 {
+			how = "fail, each by itself"
+		}
+		lines = append(lines, fmt.Sprintf("the %d ranks of %s %s: %s", len(ranks), s.text, how, r.reason(groups, nil)))
+		f.Nodes = append(f.Nodes, node)
+		r.mark(s.nodes, StateBad)
+	}
+	return lines
+}
+
+// failWorld blames the ranks that failed of their own doing in the group of all ranks, or
+// nobody.
+func (r *Report) failWorld(f *Failure, group failedGroup, scope Scope) []string {
+	var lines []string
+	for _, one := range group.owners {
+		lines = append(lines, r.blameRank(f, one))
+	}
+	if lines != nil {
+		return lines
+	}
+	before := "smaller groups work"
+	if scope == ScopeFull {
+		before = "the pairs work"
+	}
+	for n := range r.Nodes {
+		r.mark([]int{n}, StateSuspect)
+	}
+	result := group.result
+	return []string{fmt.Sprintf("all %d ranks together fail, although %s; first of all %s: %s", len(group.ranks), before, r.Ranks[result.Rank].text(), result.describe())}
 }
 
 // reason returns the most telling reason of failed groups: of those that have one of
@@ -268,15 +434,25 @@ func (r *Result) describe() string {
 	return fmt.Sprintf("%s: %s", r.End, r.Text)
 }
 
-// fixOf returns what to do.
-func fixOf(f Failure) string {
+// fixOf returns what to do. between reports whether the rung tests what is between nodes.
+func fixOf(f Failure, between bool) string {
 	switch {
 	case len(f.Nodes) > 0:
 		return "leave the named nodes out of the job, and look there: gorun selftest on that node alone, dmesg, nvidia-smi -q"
 	case len(f.Pairs) > 0:
 		return "test what connects the named ones: cable, port, switch, ACS or P2P settings of the machine"
+	case !between:
+		return "look at what all nodes share: the image, its libraries and driver, environment, limits; gorun check compares the nodes"
 	}
 	return "look at what all nodes share: interface (NCCL_SOCKET_IFNAME, --iface), firewall, MTU; gorun check compares the nodes"
+}
+
+// counted returns a number of things: 1 GPU, 2 GPUs.
+func counted(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
 }
 
 // few returns the first lines, and how many more there are.
@@ -304,6 +480,7 @@ func (r *Report) WriteJSON(w io.Writer) error {
 
 // WriteTable writes the report for a person.
 func (r *Report) WriteTable(out io.Writer) error {
+	fmt.Fprintf(out, "computed on %s\n\n", r.computers())
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	fmt.Fprintf(w, "rung\tgroups\tranks\tsize\ttime\tbus bandwidth\tslowest group\n")
 	for _, g := range r.Rungs {
@@ -325,6 +502,9 @@ func (r *Report) WriteTable(out io.Writer) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
+	if err := r.writeNodes(out); err != nil {
+		return err
+	}
 	for _, text := range r.Warnings {
 		fmt.Fprintf(out, "warning: %s\n", text)
 	}
@@ -333,8 +513,82 @@ func (r *Report) WriteTable(out io.Writer) error {
 		if bad := r.Hosts(StateBad); len(bad) > 0 {
 			fmt.Fprintf(out, "in Slurm: %s\n", term.Command("scontrol", "update", "NodeName="+strings.Join(bad, ","), "State=DRAIN", "Reason=gorun selftest: "+r.Failure.Rung))
 		}
+		if good := r.Hosts(StateGood, StateSlow); len(good) > 0 && len(r.NotPlayed) > 0 {
+			fmt.Fprintf(out, "good so far: %s; not tested after the fault: %s. Test them again, without the others\n", strings.Join(fewHosts(good), ","), strings.Join(r.NotPlayed, ", "))
+		}
 	}
 	return nil
+}
+
+// computers says what computed: CPUs, or GPUs with their models and library.
+func (r *Report) computers() string {
+	var models, releases []string
+	gpus := 0
+	for i := range r.Ranks {
+		if g := r.Ranks[i].GPU; g != nil {
+			gpus++
+			models, releases = append(models, g.Model), append(releases, g.release())
+		}
+	}
+	if gpus == 0 && r.Compute == ComputeGPU {
+		return "GPUs"
+	} else if gpus == 0 {
+		return "CPUs"
+	}
+	slices.Sort(models)
+	slices.Sort(releases)
+	return fmt.Sprintf("%s (%s) with NCCL %s", counted(gpus, "GPU"), strings.Join(few(slices.Compact(models)), ", "), strings.Join(few(slices.Compact(releases)), ", "))
+}
+
+// writeNodes writes a line for each node that is not good, and one for all others.
+func (r *Report) writeNodes(out io.Writer) error {
+	const most = 16
+	var times []float64
+	good, odd := 0, 0
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(w, "\nnode\thost\tstate\tbest pair\tslow\n")
+	for _, n := range r.Nodes {
+		if n.State == StateGood {
+			good++
+			times = append(times, n.Pair)
+			continue
+		}
+		if odd++; odd <= most {
+			fmt.Fprintf(w, "%d\t%s\t%s\t%s\n", n.Node, n.Host, n.State, n.cells())
+		}
+	}
+	if odd == 0 {
+		return nil
+	}
+	if odd > most {
+		fmt.Fprintf(w, "%d more\t\t\t\n", odd-most)
+	}
+	if good > 0 {
+		rate := ""
+		if m := median(times); m > 0 {
+			rate = fmt.Sprintf("%.2f GB/s", m)
+		}
+		fmt.Fprintf(w, "%d others\t\t%s\t%s\n", good, StateGood, rate)
+	}
+	return w.Flush()
+}
+
+// cells returns how fast the node is with its best partner, and why it is slow.
+func (n *NodeReport) cells() string {
+	pair := ""
+	if n.Pair > 0 {
+		pair = fmt.Sprintf("%.2f GB/s, %.2f x the usual time", n.Pair, n.PairTimes)
+	}
+	return pair + "\t" + n.Slow
+}
+
+// fewHosts returns the first hosts, and that there are more.
+func fewHosts(hosts []string) []string {
+	const most = 8
+	if len(hosts) <= most {
+		return hosts
+	}
+	return append(hosts[:most:most], "…")
 }
 
 // Hosts returns the hosts in one of the states, each once. A host of several nodes has the

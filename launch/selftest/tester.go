@@ -1,17 +1,15 @@
 package selftest
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"maps"
 	"os/exec"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/gorun/gorun/internal/term"
@@ -20,15 +18,22 @@ import (
 )
 
 const (
-	// maxPlan and maxResult bound what a tester reads from the store and from a probe. A
-	// plan of 65,536 ranks has 0.5 MB.
-	maxPlan, maxResult = 4 << 20, 64 << 10
+	// maxMessage bounds what a tester reads from the store, and a probe from its tester.
+	maxMessage = 1 << 20
+	// maxResult bounds what a tester reads from a probe.
+	maxResult = 64 << 10
 	// answerTime is how long a result may take after the deadline of its process.
 	answerTime = 15 * time.Second
 	// lookTime is how long a result is looked for after the time for all answers is over.
 	lookTime = 200 * time.Millisecond
 	// killTime is how long a probe gets to end by itself after its deadline.
 	killTime = 2 * time.Second
+	// partnerTime is how long a probe goes on after another rank of its group failed by itself.
+	// Ranks that all fail so get the time for it.
+	partnerTime = 2 * time.Second
+	// watchDelay is how long a probe runs before its tester looks for such a rank. Most tests
+	// are over then.
+	watchDelay = time.Second
 	// firstRound and groupBits number the worlds of probes: by step and group, above any
 	// round of a job, so that worlds share no keys in the store.
 	firstRound = 1 << 24
@@ -36,10 +41,11 @@ const (
 )
 
 // RankCommand is the command of gorun that a worker runs to test. ProbeFlag makes it a
-// process of a rung.
+// process of a rung, and GPUFlag one that begins with the GPU.
 const (
 	RankCommand = "selftest-rank"
 	ProbeFlag   = "probe"
+	GPUFlag     = "gpu"
 )
 
 // Before returns the arguments of a worker that tests, and then executes the program whose
@@ -64,6 +70,7 @@ func AwaitStop(ctx context.Context, f *Failure) error {
 type Store interface {
 	Set(ctx context.Context, key string, value []byte) error
 	Get(ctx context.Context, key string) ([]byte, error)
+	Delete(ctx context.Context, key string) (bool, error)
 }
 
 // Tester is one worker of the job while the self-test runs. It starts the probes of its
@@ -72,10 +79,11 @@ type Tester struct {
 	Self  Rank
 	Size  int // ranks of the job
 	Store Store
-	// Probe starts the process of a rank, with the environment of the group's world
-	// instead of the job's.
-	Probe func(ctx context.Context, env []string, stdin io.Reader) *exec.Cmd
-	Env   []string // of this worker
+	// Probe makes the process of a rank, which reads an Order. onGPU says that it begins
+	// with the GPU.
+	Probe   func(ctx context.Context, onGPU bool) *exec.Cmd
+	Env     []string // of this worker
+	Compute Compute  // that the user asked for
 	// Say shows progress, a line at a time; nil: nothing is shown.
 	Say func(format string, args ...any)
 }
@@ -83,20 +91,25 @@ type Tester struct {
 // TesterOf returns the tester of a worker.
 func TesterOf(w *worker.World, store Store, host string) *Tester {
 	return &Tester{
-		Self: Rank{Rank: w.Rank(), Local: w.LocalRank(), Node: w.Node(), Host: host, Device: w.Device()},
+		Self: Rank{Rank: w.Rank(), Local: w.LocalRank(), Node: w.Node(), Host: host, Device: w.Device(), OnlyCPU: !HasGPU},
 		Size: w.Size(), Store: store,
 	}
 }
 
-// message is what the conductor tells all testers: the next plan, or the end.
+// message is what the conductor tells one rank: its next task, or the end. So a rank reads
+// a few hundred bytes for each step that it takes part in, however many ranks there are.
 type message struct {
-	Plan   *Plan   `json:"plan,omitempty"`
+	Task   *Task   `json:"task,omitempty"`
 	Report *Report `json:"report,omitempty"`
 }
 
-func planKey(step int) string         { return fmt.Sprintf("selftest/plan/%d", step) }
-func resultKey(step, rank int) string { return fmt.Sprintf("selftest/result/%d/%d", step, rank) }
-func rankKey(rank int) string         { return fmt.Sprintf("selftest/rank/%d", rank) }
+// The n-th task of a rank, and its result, from 0.
+func taskKey(rank, n int) string   { return fmt.Sprintf("selftest/task/%d/%d", rank, n) }
+func resultKey(rank, n int) string { return fmt.Sprintf("selftest/result/%d/%d", rank, n) }
+func rankKey(rank int) string      { return fmt.Sprintf("selftest/rank/%d", rank) }
+
+// failedKey is set once a rank of a group has failed by itself.
+func failedKey(step, group int) string { return fmt.Sprintf("selftest/failed/%d/%d", step, group) }
 
 // Run plays the ladder with all testers of the job and returns what it found: at rank 0,
 // whose tester conducts, the whole report, elsewhere the verdict.
@@ -150,141 +163,209 @@ func (t *Tester) conduct(ctx context.Context, scope Scope) (*Report, error) {
 			return nil, fmt.Errorf("no rank announced itself as one of node %d", node)
 		}
 	}
-	l := NewLadder(ranks, scope)
+	l, err := t.ladder(ranks, scope)
+	if err != nil {
+		return nil, err
+	}
+	given := make([]int, t.Size) // tasks of each rank
 	var results []Result
-	for step := 0; ; step++ {
+	for {
 		plan, more := l.Next(results)
 		if !more {
 			whole := l.Report()
 			told := Report{OK: whole.OK, Failure: whole.Failure} // the rest may have megabytes
-			return whole, t.set(ctx, planKey(step), message{Report: &told})
+			for rank, n := range given {
+				if err := t.set(ctx, taskKey(rank, n), message{Report: &told}); err != nil {
+					return nil, err
+				}
+			}
+			return whole, nil
 		}
-		t.say("%s: %s", plan.Rung, groupsText(plan.Groups))
-		if err := t.set(ctx, planKey(step), message{Plan: &plan}); err != nil {
-			return nil, err
+		t.say("%s", plan.text())
+		tasks := plan.tasks()
+		for _, task := range tasks {
+			if err := t.set(ctx, taskKey(task.Rank, given[task.Rank]), message{Task: &task.Task}); err != nil {
+				return nil, err
+			}
 		}
 		results = nil
 		until := time.Now().Add(plan.Deadline + killTime + answerTime)
-		for _, rank := range ranksOf(plan.Groups) {
-			var r Result
-			if err := t.get(ctx, resultKey(plan.Step, rank), max(time.Until(until), lookTime), &r); err != nil {
-				if ctx.Err() != nil {
-					return nil, context.Cause(ctx)
-				}
-				r = Result{End: EndStuck, Text: "its tester did not answer"}
+		for _, task := range tasks {
+			r, err := t.await(ctx, resultKey(task.Rank, given[task.Rank]), until)
+			if err != nil {
+				return nil, err
 			}
-			r = r.checked(rank)
-			results = append(results, r)
+			given[task.Rank]++
+			results = append(results, r.checked(task.Rank))
+		}
+		if err := t.forget(ctx, tasks, results); err != nil {
+			return nil, err
 		}
 	}
 }
 
-func ranksOf(groups []Group) []int {
-	var ranks []int
-	for _, g := range groups {
-		ranks = append(ranks, g.Ranks...)
+// forget removes the keys of groups with a rank that failed by itself.
+func (t *Tester) forget(ctx context.Context, tasks []rankTask, results []Result) error {
+	for i, task := range tasks {
+		if task.Place.Size == 1 || !results[i].End.isOwn() {
+			continue
+		}
+		if _, err := t.Store.Delete(ctx, failedKey(task.Step, task.Group)); err != nil {
+			return err
+		}
 	}
-	return ranks
+	return nil
 }
 
-func groupsText(groups []Group) string {
-	largest := 0
-	for _, g := range groups {
-		largest = max(largest, len(g.Ranks))
+// ladder returns the ladder for the ranks. It computes on GPUs if each rank has one.
+func (t *Tester) ladder(ranks []Rank, scope Scope) (*Ladder, error) {
+	counts := make(map[int]int) // ranks with a GPU, by node
+	with, without := 0, 0
+	old := ""
+	for _, r := range ranks {
+		if r.Device != "" {
+			counts[r.Node]++
+			with++
+		} else {
+			without++
+		}
+		if r.OnlyCPU {
+			old = r.Host
+		}
 	}
-	if len(groups) == 1 {
-		return fmt.Sprintf("%d ranks together", largest)
+	switch {
+	case t.Compute == ComputeGPU && old != "":
+		return nil, fmt.Errorf("the gorun of %s is built without C, and cannot compute on GPUs", old)
+	case t.Compute == ComputeCPU, t.Compute != ComputeGPU && with == 0:
+		return NewLadder(ranks, scope, ComputeCPU), nil
+	case t.Compute != ComputeGPU && old != "":
+		l := NewLadder(ranks, scope, ComputeCPU)
+		l.warn("the gorun of %s is built without C: the GPUs are not tested", old)
+		return l, nil
+	case t.Compute != ComputeGPU && without > 0 && !differ(counts, ranks):
+		l := NewLadder(ranks, scope, ComputeCPU)
+		l.warn("%d of %d ranks have no GPU of their own: the GPUs are not tested", without, len(ranks))
+		return l, nil
 	}
-	return fmt.Sprintf("%d groups of %d at once", len(groups), largest)
+	l := NewLadder(ranks, scope, ComputeGPU)
+	l.mayUseCPU = t.Compute != ComputeGPU
+	if with > 0 && differ(counts, ranks) {
+		l.failCounts(counts)
+	}
+	return l, nil
 }
 
-// obey carries out plans until the report comes.
+// differ reports whether nodes have different numbers of ranks with a GPU.
+func differ(counts map[int]int, ranks []Rank) bool {
+	return slices.ContainsFunc(ranks, func(r Rank) bool { return counts[r.Node] != counts[ranks[0].Node] })
+}
+
+// await returns the result under a key, and removes it from the store.
+func (t *Tester) await(ctx context.Context, key string, until time.Time) (Result, error) {
+	var r Result
+	if err := t.get(ctx, key, max(time.Until(until), lookTime), &r); err != nil {
+		if ctx.Err() != nil {
+			return Result{}, context.Cause(ctx)
+		}
+		return Result{End: EndStuck, Text: noAnswer}, nil
+	}
+	_, err := t.Store.Delete(ctx, key)
+	return r, err
+}
+
+// noAnswer is why a rank without a result did not pass.
+const noAnswer = "its tester did not answer"
+
+// obey carries out tasks until the report comes. If the GPU may be needed, the next
+// process prepares it while the present one tests.
 func (t *Tester) obey(ctx context.Context) (*Report, error) {
-	for step := 0; ; step++ {
+	onGPU := HasGPU && (t.Compute == ComputeGPU || t.Compute != ComputeCPU && t.Self.Device != "")
+	var next *process
+	defer func() { next.discard() }()
+	for n := 0; ; n++ {
+		if onGPU && next == nil {
+			next = t.start(ctx, true)
+		}
 		var m message
-		if err := t.get(ctx, planKey(step), 0, &m); err != nil {
+		key := taskKey(t.Self.Rank, n)
+		if err := t.get(ctx, key, 0, &m); err != nil {
 			return nil, err
 		}
 		if m.Report != nil {
 			return m.Report, nil
 		}
-		if m.Plan == nil {
-			return nil, errors.New("the self-test has neither a plan nor an end")
+		if m.Task == nil {
+			return nil, errors.New("the self-test has neither a task nor an end")
 		}
-		for i, group := range m.Plan.Groups {
-			if len(group.Nodes) != len(group.Ranks) {
-				return nil, fmt.Errorf("step %d of the self-test has %d ranks and %d nodes in a group", step, len(group.Ranks), len(group.Nodes))
-			}
-			if slices.Contains(group.Ranks, t.Self.Rank) {
-				if err := t.set(ctx, resultKey(step, t.Self.Rank), t.probe(ctx, m.Plan, i)); err != nil {
-					return nil, err
-				}
-			}
+		if _, err := t.Store.Delete(ctx, key); err != nil {
+			return nil, err
+		}
+		present := next
+		if next = nil; present == nil {
+			present = t.start(ctx, false)
+		}
+		result := make(chan Result, 1)
+		go func() { result <- present.carryOut(Order{*m.Task, t.world(*m.Task)}) }()
+		if onGPU = onGPU && m.Task.Compute == ComputeGPU && !m.Task.Last; onGPU {
+			next = t.start(ctx, true)
+		}
+		r, err := t.finish(ctx, m.Task, present, result)
+		if err != nil {
+			return nil, err
+		}
+		if err := t.set(ctx, resultKey(t.Self.Rank, n), r.checked(t.Self.Rank)); err != nil {
+			return nil, err
 		}
 	}
 }
 
-// probe runs the process of this rank.
-func (t *Tester) probe(ctx context.Context, p *Plan, group int) Result {
-	ctx, cancel := context.WithTimeout(ctx, p.Deadline+killTime)
-	defer cancel()
-	mine := *p
-	mine.Groups = nil // the environment has it
-	in, err := json.Marshal(mine)
-	if err != nil {
-		return Result{End: EndFailed, Text: err.Error()}
+// finish returns the result of a process. It tells the other ranks of the group if this one
+// failed by itself, and ends the process if another one did, for which it might wait until
+// its deadline.
+func (t *Tester) finish(ctx context.Context, task *Task, p *process, result <-chan Result) (Result, error) {
+	if task.Place.Size <= 1 {
+		return <-result, nil
 	}
-	cmd := t.Probe(ctx, t.environ(p, group), bytes.NewReader(in))
-	var out, errs tail
-	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &out, &errs, killTime
-	err = cmd.Run()
-	var r Result
-	if json.Unmarshal(out.last(), &r) == nil && r.End != "" {
-		return r.checked(t.Self.Rank)
-	}
-	switch {
-	case ctx.Err() != nil:
-		return Result{End: EndStuck, Text: fmt.Sprintf("killed after %v %s", p.Deadline+killTime, shorten(string(errs.last())))}
-	case err == nil:
-		return Result{End: EndCrashed, Text: "it ended without a result"}
-	}
-	return Result{End: EndCrashed, Text: shorten(fmt.Sprintf("%v %s", err, errs.last()))}
-}
-
-// environ returns the environment of this rank's process: that of the worker, in the world
-// of its group. A probe has no agent, so the job does not take its end for a worker's.
-func (t *Tester) environ(p *Plan, group int) []string {
-	of := p.Groups[group]
-	me := slices.Index(of.Ranks, t.Self.Rank)
-	var nodes []int // of the group
-	var here []int  // its ranks on this node
-	for i, rank := range of.Ranks {
-		if !slices.Contains(nodes, of.Nodes[i]) {
-			nodes = append(nodes, of.Nodes[i])
+	key := failedKey(task.Step, task.Group)
+	watch, stop := context.WithCancel(ctx)
+	var watching sync.WaitGroup
+	watching.Go(func() {
+		if !pause(watch, watchDelay) {
+			return
 		}
-		if of.Nodes[i] == of.Nodes[me] {
-			here = append(here, rank)
+		if _, err := t.Store.Get(watch, key); err == nil && pause(watch, partnerTime) {
+			p.cancel(errPartner)
 		}
-	}
-	set := map[string]string{
-		"RANK": strconv.Itoa(me), "WORLD_SIZE": strconv.Itoa(len(of.Ranks)),
-		"LOCAL_RANK": strconv.Itoa(slices.Index(here, t.Self.Rank)), "LOCAL_WORLD_SIZE": strconv.Itoa(len(here)),
-		"GROUP_RANK": strconv.Itoa(slices.Index(nodes, of.Nodes[me])), "GROUP_WORLD_SIZE": strconv.Itoa(len(nodes)),
-		contract.EnvRound:  strconv.Itoa((firstRound+p.Step)<<groupBits + group),
-		contract.EnvRunID:  fmt.Sprintf("selftest-%d-%d", p.Step, group),
-		contract.EnvSocket: "",
-	}
-	env := slices.DeleteFunc(slices.Clone(t.Env), func(entry string) bool {
-		name, _, _ := strings.Cut(entry, "=")
-		_, replaced := set[name]
-		return replaced
 	})
-	for _, name := range slices.Sorted(maps.Keys(set)) {
-		if set[name] != "" {
-			env = append(env, name+"="+set[name])
-		}
+	r := <-result
+	stop()
+	watching.Wait()
+	if r.End.isOwn() {
+		return r, t.Store.Set(ctx, key, []byte("1"))
 	}
-	return env
+	return r, nil
+}
+
+// pause returns after d, or false once ctx ends.
+func pause(ctx context.Context, d time.Duration) bool {
+	select {
+	case <-ctx.Done():
+		return false
+	case <-time.After(d):
+		return true
+	}
+}
+
+// world returns the environment of the group's world for this rank.
+func (t *Tester) world(task Task) []string {
+	p := task.Place
+	return []string{
+		"RANK=" + strconv.Itoa(p.Rank), "WORLD_SIZE=" + strconv.Itoa(p.Size),
+		"LOCAL_RANK=" + strconv.Itoa(p.Local), "LOCAL_WORLD_SIZE=" + strconv.Itoa(p.Locals),
+		"GROUP_RANK=" + strconv.Itoa(p.Node), "GROUP_WORLD_SIZE=" + strconv.Itoa(p.Nodes),
+		fmt.Sprintf("%s=%d", contract.EnvRound, (firstRound+task.Step)<<groupBits+task.Group),
+		fmt.Sprintf("%s=selftest-%d-%d", contract.EnvRunID, task.Step, task.Group),
+	}
 }
 
 func (t *Tester) say(format string, args ...any) {
@@ -313,27 +394,10 @@ func (t *Tester) get(ctx context.Context, key string, d time.Duration, v any) er
 	if err != nil {
 		return err
 	}
-	if len(text) > maxPlan {
+	if len(text) > maxMessage {
 		return fmt.Errorf("%s has %d bytes", key, len(text))
 	}
 	return json.Unmarshal(text, v)
-}
-
-// tail keeps the end of what is written to it.
-type tail struct{ text []byte }
-
-func (t *tail) Write(p []byte) (int, error) {
-	t.text = append(t.text, p...)
-	if over := len(t.text) - maxResult; over > 0 {
-		t.text = append(t.text[:0], t.text[over:]...)
-	}
-	return len(p), nil
-}
-
-// last returns the last line that is not empty.
-func (t *tail) last() []byte {
-	text := bytes.TrimSpace(t.text)
-	return text[bytes.LastIndexByte(text, '\n')+1:]
 }
 
 // checked returns the result that another process gives for a rank, in one line.
@@ -342,6 +406,14 @@ func (r Result) checked(rank int) Result {
 		r = Result{End: EndFailed, Text: fmt.Sprintf("its end is %q", shorten(string(r.End)))}
 	}
 	r.Rank, r.Text = rank, shorten(r.Text)
+	if r.GPU != nil {
+		g := *r.GPU
+		for _, text := range []*string{&g.Model, &g.UUID, &g.Host, &g.Library} {
+			*text = shorten(*text)
+		}
+		r.GPU = &g
+	}
+	r.Timing = slices.DeleteFunc(slices.Clone(r.Timing), func(t Timing) bool { return t.Bytes <= 0 || t.Seconds < 0 })
 	return r
 }
 
