@@ -33,6 +33,9 @@ func Kinds() []Kind {
 		{"a progress bar", func(i int) string {
 			return fmt.Sprintf("\r %2d%%|%-10s| %d/10000 [%02d:%02d<09:59, 10.00it/s, loss=2.%04d]", i/100%100, strings.Repeat("#", i/1000%10), i%10000, i/600%60, i/10%60, i%9973)
 		}},
+		{"errors of a loader", func(i int) string {
+			return fmt.Sprintf("[rank%d]: 2026-11-21 12:%02d:%02d ERROR data.py:81 could not decode sample %d of shard %d: bad header\n", i%8, i/60%60, i%60, i, i%977)
+		}},
 		{"caught tracebacks", func(i int) string {
 			return fmt.Sprintf("[rank%d]: Traceback (most recent call last):\n[rank%[1]d]:   File \"/w/data.py\", line 81, in fetch\n[rank%[1]d]:     return self.read(shard)\n[rank%[1]d]: OSError: shard %d\n[rank%[1]d]: skipped a shard\n", i%8, i)
 		}},

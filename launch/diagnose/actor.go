@@ -14,6 +14,13 @@ func (h *head) removeActor(line []byte) (rest []byte, more bool) {
 		return line, false
 	}
 	in := line[1:end]
+	if number, ok := bytes.CutPrefix(in, []byte("worker_")); ok && bytes.HasPrefix(line[end+1:], []byte(" : ")) {
+		if n, after := digits(number); n >= 0 && len(after) == 0 {
+			h.rank = n
+			h.addLabel(in)
+			return line[end+4:], true
+		}
+	}
 	pid := bytes.Index(in, []byte("pid="))
 	if pid < 0 && string(in) != "raylet" {
 		return line, false

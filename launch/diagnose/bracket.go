@@ -25,6 +25,15 @@ func (h *head) removeBracket(line []byte) (rest []byte, more bool) {
 	if colon {
 		after = after[1:]
 	}
+	if word, number, ok := bytes.Cut(in, []byte{' '}); ok && (string(word) == "task" || string(word) == "process" || string(word) == "proc" || string(word) == "worker") {
+		if n, left := digits(number); n >= 0 && len(left) == 0 {
+			if string(word) != "worker" { // several ranks may run on a worker of a TPU
+				h.task = n
+			}
+			h.addLabel(in)
+			return skipSpace(after), true
+		}
+	}
 	switch {
 	case bytes.HasPrefix(in, []byte("rank")) && colon:
 		if n, left := digits(in[4:]); n >= 0 && len(left) == 0 {
@@ -89,29 +98,27 @@ func (h *head) readRank(p []byte) {
 	}
 }
 
-// removeOtherBracket removes `[default0]:`, `[1,3]<stderr>:`,
-// `[prterun-n1-77@1,3]<stderr>: `, `[3] ` and
+// removeOtherBracket removes `[default0]:`, the tags of streams, `[3] ` and
 // `[  12.345678] `. It reads `[host:pid]` and leaves it in the line.
 func (h *head) removeOtherBracket(line, in, after []byte, colon bool) (rest []byte, more bool) {
+	if at := bytes.IndexByte(in, '@'); at > 0 && (bytes.HasPrefix(in, []byte("proxy:")) || string(in[:at]) == "mpiexec") { // of Hydra itself
+		h.host, _, _ = cut(in[at+1:], ']')
+		h.task, h.rank = -1, -1
+		return line, false
+	}
+	if rest, ok := h.removeTag(in, after); ok {
+		return rest, true
+	}
 	n, left := digits(in)
 	switch {
-	case n >= 0 && len(left) > 1 && left[0] == ',' && len(after) > 0 && after[0] == '<': // mpirun --tag-output
-		if h.rank, _ = digits(left[1:]); h.rank >= 0 {
-			h.addLabel(in)
-		}
-		if i := bytes.IndexByte(after, ':'); i >= 0 && i < 12 {
-			after = after[i+1:]
-		}
-		return after, true
-	case bytes.HasPrefix(in, []byte("prterun-")) && len(after) > 0 && after[0] == '<': // prterun --output tag
-		if at := bytes.LastIndexByte(in, ','); at > 0 {
-			h.rank, _ = digits(in[at+1:])
-		}
+	case n >= 0 && len(left) == 0 && (n >= 1<<15 || bytes.HasPrefix(after, []byte(" signal ("))): // of Julia
+		h.pid = n
 		h.addLabel(in)
-		if i := bytes.Index(after[:min(len(after), 16)], []byte(">:")); i >= 0 {
-			after = after[i+2:]
-		}
 		return skipSpace(after), true
+	case n >= 0 && len(left) == 0 && bytes.HasPrefix(after, []byte("PETSC ERROR: ")):
+		h.rank = n
+		h.addLabel(in)
+		return after, true
 	case n >= 0 && len(left) == 0 && len(after) > 0 && after[0] == ' ':
 		h.task = n
 		h.addLabel(in)
@@ -120,7 +127,12 @@ func (h *head) removeOtherBracket(line, in, after []byte, colon bool) (rest []by
 		return skipSpace(after), true
 	}
 	if host, tail, ok := cut(in, ':'); ok && !colon && isName([]byte(host)) {
-		if pid, end := digits(tail); pid > 0 && (len(end) == 0 || end[0] == ':') {
+		if number, ok := bytes.CutPrefix(tail, []byte("mpi_rank_")); ok { // of MVAPICH
+			if n, end := digits(number); n >= 0 && len(end) == 0 {
+				h.host, h.rank = host, n
+			}
+		}
+		if pid, end := digits(tail); pid >= 0 && (len(end) == 0 || end[0] == ':' || end[0] == ' ') {
 			h.host, h.pid = host, pid
 		}
 		return line, false
@@ -135,4 +147,29 @@ func (h *head) removeOtherBracket(line, in, after []byte, colon bool) (rest []by
 		return after, true // torchrun and gorun put no space
 	}
 	return line, false
+}
+
+// removeTag removes what launchers write before each line of a rank's stream:
+// `[1,3]<stderr>:` of mpirun, `[1,mpirank:3,algo-1]<stderr>:` of SageMaker, `[3]<stderr>:`
+// of Horovod, and `[prterun-n1-77@1,3]<stderr>: `.
+func (h *head) removeTag(in, after []byte) (rest []byte, ok bool) {
+	end := bytes.Index(after[:min(len(after), 16)], []byte(">:"))
+	if end < 0 || after[0] != '<' {
+		return after, false
+	}
+	job, field, hasJob := bytes.Cut(in, []byte{','})
+	if !hasJob {
+		field = in
+	}
+	n, _ := digits(bytes.TrimPrefix(field, []byte("mpirank:")))
+	if n < 0 {
+		return after, false
+	}
+	h.rank = n
+	h.addLabel(in)
+	rest = after[end+2:]
+	if bytes.HasPrefix(job, []byte("prterun-")) {
+		rest = skipSpace(rest)
+	}
+	return rest, true
 }

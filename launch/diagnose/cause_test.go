@@ -211,3 +211,33 @@ func randomBytes(n int) string {
 	_, _ = rand.NewChaCha8(seed).Read(b) // never fails
 	return string(b)
 }
+
+// TestSelfTestIsReportedForOthers checks that the verdict of a self-test blames what it
+// names, and never the rank that prints it.
+func TestSelfTestIsReportedForOthers(t *testing.T) {
+	for verdict, blamed := range map[string]string{
+		`"pairs of nodes": node 2 (node3) fails with each partner, and they work with others: rank 4 on node3 not done in time`:                                                         "host node3",
+		`"pairs of nodes": node 1 (node2) and node 2 (node3) fail together; each works with others, so it is what connects them: rank 1 on node2 not done in time`:                      "host node2 (peer node3)",
+		`"pairs of nodes": node 0 (node1), node 1 (node2) and node 2 (node3) fail together: rank 1 on node2 not done in time`:                                                           "host node1 (peer node3)",
+		`"pairs in a node": rank 5 (local rank 1) on node2 and rank 6 (local rank 2) on node2 fail together; each works with others, so it is what connects them: rank 5 on node2 late`: "ranks 5, 6 on node2",
+		`"pairs in a node": rank 6 (local rank 2, GPU-1) on node2 fails with each partner, and they work with others: rank 6 on node2 crashed`:                                          "rank 6 on node2",
+		`"load": rank 3 (local rank 1) on node1: crashed: signal: killed`:                                                                                                               "rank 3 on node1",
+		`"node": rank 1 (local rank 1) on vm: failed: cannot listen for the other ranks: listen tcp 127.0.0.1:23817: bind: address already in use`:                                      "rank 1 on vm",
+		`"load": node 1 (node1) has 3 GPUs, others 4`: "host node1",
+		`"load": rank 4 (local rank 0) on node2 has NCCL 2.27.3 (/opt/libnccl.so.2), others 2.28.9 (/usr/lib/libnccl.so.2)`:                 "rank 4 on node2",
+		`"load": rank 2 and rank 3 on node2 have the same GPU, GPU-2, and NCCL takes one rank for each`:                                     "ranks 2, 3 on node2",
+		`"node": the 4 ranks of node 0 (node0) fail together: rank 0 on node0 not done in time`:                                             "host node0",
+		`"node": 2 of 2 nodes fail, so it is what they share, the network or a setting: rank 0 on node0 not done in time`:                   "",
+		`"ring": all 4 ranks together fail, although the pairs work; first of all rank 3 (local rank 1) on node1: not done in time`:         "",
+		`"pairs of nodes": most pairs fail, so it is what they share, the network or a setting: rank 0 on node0 not done in time: deadline`: "",
+	} {
+		line := "gorun: rank 0 on node9 (10.0.0.9), pid 1145 reported a failure: the self-test failed at the rung " + verdict + "; exit code 1\n"
+		found := scan(t, "job.out", line)
+		if len(found) != 1 || found[0].ID != "X-SELFTEST" || found[0].blamed() != blamed {
+			t.Errorf("%s\nwant %q: %+v", line, blamed, found)
+			if len(found) == 1 {
+				t.Errorf("got %q", found[0].blamed())
+			}
+		}
+	}
+}

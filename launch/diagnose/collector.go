@@ -3,9 +3,10 @@ package diagnose
 import (
 	"bytes"
 	"encoding/json"
+	"strings"
 )
 
-// maxPods bounds the prefixes of stern that a Scanner learns.
+// maxPods bounds the prefixes of pods that a Scanner learns.
 const maxPods = 256
 
 var jsonStart = []byte(`{"log":`)
@@ -38,24 +39,96 @@ func removeCRI(p []byte) []byte {
 	return p
 }
 
-// sternPrefix returns the length of stern's `pod container ` at the front of p, 0 if
-// p has none. Any two words may look like it. So a pair counts only after it stood
-// before the beginning of a worker's line.
-func (s *Scanner) sternPrefix(p []byte) int {
-	pod, rest, _ := bytes.Cut(p[:min(len(p), 400)], []byte{' '})
-	container, rest, ok := bytes.Cut(rest, []byte{' '})
-	if !ok || len(container) == 0 || len(pod) < 3 || !isName(pod) || !isName(container) ||
-		bytes.IndexByte(pod, '-') < 1 || !bytes.ContainsAny(pod, "0123456789") {
+// podPrefix returns the length of the name of a pod or a host at the front of p, 0 if p
+// has none: stern's `pod container `, or `[pod] ` or `pod ` of other collectors. Any
+// words may look like it. So they count only after they stood before the beginning of a
+// worker's line.
+func (s *Scanner) podPrefix(p []byte) int {
+	front := p[:min(len(p), 400)]
+	first := bytes.IndexByte(front, ' ') + 1
+	if first < 4 {
 		return 0
 	}
-	n := len(pod) + len(container) + 2
+	for n := first; n > 0; {
+		if s.pods[string(front[:n])] {
+			return n
+		}
+		next := bytes.IndexByte(front[n:], ' ') + 1
+		if next == 0 || n > 40 || len(s.pods) == 0 {
+			break
+		}
+		n += next
+	}
+	name := innerName(front[:first])
+	if !isName(name) || bytes.IndexByte(name, '-') < 1 || !bytes.ContainsAny(name, "0123456789") {
+		return 0
+	}
+	if n := s.learnPod(p, first); n > 0 {
+		return n
+	}
+	container, _, ok := bytes.Cut(front[first:], []byte{' '})
+	if !ok || front[0] == '[' || len(container) == 0 || !isName(container) {
+		return 0
+	}
+	return s.learnPod(p, first+len(container)+1)
+}
+
+// innerName returns the name in `[pod] `, `[kubeflow][pod] `, `pod: ` or `pod `.
+func innerName(prefix []byte) []byte {
+	name := bytes.Trim(prefix, "[](): ")
+	name, _, _ = bytes.Cut(name[bytes.LastIndexByte(name, '[')+1:], []byte{'/'})
+	return name
+}
+
+// learnPair learns the prefixes of two writers whose tracebacks are mixed, if they differ
+// in their numbers alone. It reports whether they do.
+func (s *Scanner) learnPair(a, b string) bool {
+	isDigit := func(r rune) bool { return '0' <= r && r <= '9' }
+	shape := func(p string) string { return strings.Join(strings.FieldsFunc(p, isDigit), "0") }
+	if a == b || len(a) > 80 || shape(a) != shape(b) || strings.Contains(shape(a), "0:0") || strings.Count(a, " ") > 2 || !strings.HasSuffix(a, " ") || len(s.pods)+2 > maxPods {
+		return false
+	}
+	s.pods[a], s.pods[b] = true, true
+	return true
+}
+
+// learnPod returns n if the n bytes at the front of p stood before the beginning of a
+// worker's line, else 0.
+func (s *Scanner) learnPod(p []byte, n int) int {
 	if s.pods[string(p[:n])] {
 		return n
 	}
+	rest := p[n:]
 	begins := bytes.HasPrefix(rest, []byte("[rank")) || bytes.HasPrefix(rest, []byte("[default")) || bytes.HasPrefix(rest, traceStart) || bytes.HasPrefix(rest, []byte("Fatal Python error"))
 	if !begins || len(s.pods) >= maxPods {
 		return 0
 	}
 	s.pods[string(p[:n])] = true
 	return n
+}
+
+// readPod returns the name of a pod in p, behind a time or not, and the text after it.
+// It returns p if there is none.
+func (s *Scanner) readPod(p []byte) (pod, text []byte) {
+	if n := s.podPrefix(p); n > 0 {
+		return p[:n], p[n:]
+	}
+	if len(p) > 0 && '0' <= p[0] && p[0] <= '9' {
+		if t, rest := readTime(p); t.isKnown() && len(rest) > 1 && rest[0] == ' ' {
+			if n := s.podPrefix(rest[1:]); n > 0 {
+				return rest[1 : n+1], rest[n+1:]
+			}
+		}
+	}
+	if len(p) > 0 && p[0] == '[' && len(s.pods) > 0 {
+		if end := bytes.IndexByte(p[:min(len(p), 64)], ']'); end > 0 {
+			if t, left := readBracketTime(p[1:end]); t.isKnown() && len(left) == 0 {
+				rest := skipSpace(p[end+1:])
+				if n := s.podPrefix(rest); n > 0 {
+					return rest[:n], rest[n:]
+				}
+			}
+		}
+	}
+	return nil, p
 }

@@ -20,6 +20,28 @@ func (e *event) promoteFirst(direct []*event) {
 	}
 }
 
+// rivals returns the events that a stop must precede to be the cause: causes and clues
+// or, if there are none and no watchdog waited, errors in words that no row knows.
+func (s *Scanner) rivals(direct, weaker []*event) []*event {
+	all := slices.Clone(direct)
+	var loud []*event
+	hasOther := false
+	for _, e := range weaker {
+		switch {
+		case e.kind.tier() == tierClue:
+			all = append(all, e)
+		case e.kind.has(general):
+			loud = append(loud, e)
+		case e.kind != Stop:
+			hasOther = true
+		}
+	}
+	if len(all) == 0 && !hasOther && len(s.job.timeouts) == 0 {
+		return loud
+	}
+	return all
+}
+
 // combine returns the events that only several lines together show.
 func (s *Scanner) combine(all []*hypothesis) []*event {
 	var direct, weaker []*event
@@ -27,7 +49,6 @@ func (s *Scanner) combine(all []*hypothesis) []*event {
 	for _, h := range all {
 		for _, e := range h.events {
 			if h.row.Kind == Stop {
-				e.kind = Stop // an earlier call may have changed it
 				if stop == nil || before(e, stop) {
 					stop = e
 				}
@@ -42,8 +63,15 @@ func (s *Scanner) combine(all []*hypothesis) []*event {
 		}
 	}
 	if stop != nil {
-		stop.promoteFirst(slices.Concat(direct, slices.DeleteFunc(slices.Clone(weaker), func(e *event) bool { return e.kind.tier() != tierClue })))
+		begun := *stop // the workers may hear of it before its line
+		if first := s.job.stopping; first != nil && first.log == stop.log && before(first, stop) {
+			begun.number, begun.when = first.number, first.when
+		}
+		begun.promoteFirst(s.rivals(direct, weaker))
+		stop.kind = begun.kind
 	}
+	s.nameWriters(direct)
+	s.nameWriters(weaker)
 	var combined []*event
 	if w := s.timeoutEvent(); w != nil {
 		w.promoteFirst(direct)
@@ -52,23 +80,20 @@ func (s *Scanner) combine(all []*hypothesis) []*event {
 	if s.job.sharedGPU != nil && len(direct) == 0 {
 		combined = append(combined, s.job.sharedGPU)
 	}
+	if e := s.twiceEvent(); e != nil && len(direct) == 0 {
+		combined = append(combined, e)
+	}
 	for _, e := range s.endEvents() {
-		sameWorker := func(o *event) bool { return o.rank < 0 || o.rank == e.rank || o.pid > 0 && o.pid == e.pid }
+		sameWorker := func(o *event) bool {
+			if e.row.Key == rowKilled && o.kind.tier() == tierConsequence { // nobody is killed because a peer was lost
+				return false
+			}
+			return o.rank < 0 || o.rank == e.rank || o.pid > 0 && o.pid == e.pid
+		}
 		sameCrash := func(o *event) bool { return o.row.Key == e.row.Key || o.row.Key == rowRAS }
 		isCrash := e.kind.tier() == tierCause
 		switch {
-		case isCrash && slices.ContainsFunc(direct, sameCrash):
-			for _, o := range direct {
-				if sameCrash(o) {
-					o.fillOrigin(e)
-				}
-			}
-		case !isCrash && (len(direct) > 0 || slices.ContainsFunc(weaker, sameWorker)):
-			for _, o := range weaker {
-				if len(s.job.ends) == 1 && sameWorker(o) {
-					o.fillOrigin(e)
-				}
-			}
+		case isCrash && slices.ContainsFunc(direct, sameCrash), !isCrash && (len(direct) > 0 || slices.ContainsFunc(weaker, sameWorker)):
 		default:
 			combined = append(combined, e)
 		}
@@ -86,26 +111,6 @@ func (s *Scanner) combine(all []*hypothesis) []*event {
 		}
 	}
 	return combined
-}
-
-// nameOnlyHost gives causes without an origin the host on which all workers ended
-// that launchers report.
-func (s *Scanner) nameOnlyHost(all []*hypothesis) {
-	host := ""
-	for _, end := range s.job.ends {
-		if h := end.event.host; h == "" || host != "" && h != host {
-			return
-		}
-		host = end.event.host
-	}
-	hasOrigin := func(e *event) bool {
-		return e.host != "" || e.rank >= 0 || e.local >= 0 || e.pid > 0 || e.task >= 0
-	}
-	for _, h := range all {
-		if h.row.Kind.tier() == tierCause && !slices.ContainsFunc(h.events, hasOrigin) {
-			h.events[0].host = host
-		}
-	}
 }
 
 // hangEvent returns an event for the ranks that began to initialise a

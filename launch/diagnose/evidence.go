@@ -9,6 +9,7 @@ import (
 
 const (
 	maxGroups  = 512  // groups of events
+	maxDetails = 16   // groups of events that differ in numbers only
 	keptEvents = 64   // events of each group, half of them the first and half the last
 	maxWaiting = 64   // events whose later lines are counted
 	maxTracked = 4096 // streams with a traceback, ends, hosts with a version
@@ -32,12 +33,18 @@ type event struct {
 	origin
 	text string
 
-	later       int  // lines of its stream that followed and show that it went on
-	other       int  // all lines that followed
+	following
 	ofOneWorker bool // the stream is one worker's
 	inTraceback bool // a traceback contains it
 	derived     bool // several lines show it together, or what is missing in them
 	handled     bool // the program or its launcher overcame it, as another line says
+	repeated    bool // its lines are of a flood
+}
+
+// following counts the lines after an event.
+type following struct {
+	later int // lines of its stream that show that it went on
+	other int // all of its stream
 }
 
 // origin names the rank and the process of an event, as far as they are known.
@@ -51,13 +58,17 @@ type origin struct {
 // mayBeHandled reports whether more lines followed e than a worker prints while it
 // ends.
 func (e *event) mayBeHandled() bool {
-	return e.handled || e.later > survivedAfter || e.kind.isCatchable() && e.later > lastLines || (e.kind == Logged || e.kind == SystemError) && e.later > 0
+	return e.handled || e.later > survivedAfter || e.kind.has(catchable) && e.later > lastLines || e.kind.has(lastOnly) && e.later > 0
 }
 
 // survived reports whether the worker survived e.
 func (e *event) survived() bool {
-	return e.handled || e.later > survivedAfter || e.kind.isCatchable() && e.later > lastLines && (e.ofOneWorker || e.kind.isGeneral())
+	return e.handled || e.later > survivedAfter || e.kind.has(catchable) && e.later > lastLines && (e.ofOneWorker || e.kind.has(general))
 }
+
+// isMild reports whether e is a warning about a lost peer, as ranks print them that end
+// after another one.
+func (e *event) isMild() bool { return e.row.Kind.has(lossOfPeer) && strings.HasPrefix(e.text, "[W") }
 
 // likeness returns what equal errors have in common: the row and the text without its
 // numbers.
@@ -70,13 +81,15 @@ func (e *event) likeness() string {
 	}, e.text[:min(len(e.text), 80)])
 }
 
-// fillOrigin sets the rank, pid and host of e to those of a worker's end, if e has no
-// rank and both are of one host or one line.
+// hasOrigin reports whether a line says which process e is of.
+func (e *event) hasOrigin() bool {
+	return e.rank >= 0 || e.local >= 0 || e.pid > 0 || e.task >= 0 || len(e.named) > 0
+}
+
+// fillOrigin sets the rank, pid and host of e to those of a worker's end.
 func (e *event) fillOrigin(end *event) {
-	if e.row.Kind != Stop && e.rank < 0 && e.local < 0 && e.pid <= 0 && e.log == end.log && (e.host == end.host || e.number == end.number || e.host == "" && end.number >= e.number && end.number-e.number < lastLines) {
-		e.rank, e.local, e.pid, e.host = end.rank, end.local, end.pid, end.host
-		e.task = max(e.task, end.task)
-	}
+	e.rank, e.local, e.pid, e.host = end.rank, end.local, end.pid, end.host
+	e.task = max(e.task, end.task)
 }
 
 // group holds events of one meaning: the first ones and the last ones.
@@ -89,6 +102,11 @@ type group struct {
 
 // record adds an event to the group of its row and detail.
 func (s *Scanner) record(e *event, detail string) *event {
+	if likeness := e.likeness(); detail != "" && s.details[likeness] >= maxDetails {
+		detail = likeness
+	} else if detail != "" && s.groups[e.row.Key+"\x00"+detail] == nil && len(s.details) < maxGroups {
+		s.details[likeness]++
+	}
 	key := e.row.Key + "\x00" + detail
 	g := s.groups[key]
 	if g == nil && len(s.groups) >= maxGroups {
@@ -100,6 +118,10 @@ func (s *Scanner) record(e *event, detail string) *event {
 		s.groups[key] = g
 	}
 	g.count++
+	s.flood.present.group = g
+	if last := s.lastEvent; last == nil || e.kind.tier() <= last.kind.tier() || last.stream != e.stream || e.number-last.number > detailLines {
+		s.lastEvent = e
+	}
 	if len(g.events) < keptEvents {
 		g.events = append(g.events, e)
 	} else {
@@ -120,7 +142,7 @@ func (s *Scanner) record(e *event, detail string) *event {
 func (s *Scanner) newEvent(row *compiledRow, l *line) *event {
 	return &event{
 		row: row, kind: row.Kind, log: l.stream.log, number: l.number, when: l.when, stream: l.stream,
-		ofOneWorker: l.rank >= 0 || l.local >= 0, text: plainText(l.raw),
+		ofOneWorker: l.rank >= 0 || l.local >= 0, text: plainText(l.raw), repeated: s.flood.isRepeated(),
 		origin: origin{rank: l.rank, local: l.local, task: l.task, pid: l.pid, host: l.host},
 	}
 }
@@ -130,24 +152,31 @@ func (s *Scanner) recordMatch(row *compiledRow, at []int, l *line) {
 	if isQuoted(l.raw, at[0]) {
 		return
 	}
-	if row.Kind.isGeneral() {
+	if row.Kind.has(general) {
 		s.recordLoud(row, l)
 		return
 	}
 	if row.Key == rowUnknownWarning && s.matcher.wordings.has(cascadeWords, l.raw) {
 		row = s.matcher.byKey[rowCascade]
 	}
+	if last := s.lastEvent; row.Key == rowMPIAdapter && last != nil && last.row.Key == rowMPI && last.stream == l.stream && l.number-last.number < lastLines && bytes.Contains(l.raw, []byte("....")) {
+		last.text += " " + plainText(l.raw) // of the stack of the error
+		return
+	}
 	e := s.newEvent(row, l)
 	if len(l.raw) > maxText && at[0] > maxText/2 { // the start of a long line says little
 		e.text = "… " + plainText(l.raw[at[0]:])
 	}
-	for _, name := range []string{"rank", "rank2"} {
+	if row.Key == rowSelfTest { // the one that reports is not at fault
+		e.origin = origin{rank: -1, local: -1, task: -1}
+	}
+	for _, name := range []string{"rank", "rank2", "rank3", "rank4"} {
 		if n, err := strconv.Atoi(row.group(name, l.raw, at)); err == nil {
 			e.named = append(e.named, n)
 		}
 	}
 	e.peer = plainText([]byte(row.group("peer", l.raw, at)))
-	for _, name := range []string{"host", "host2", "host3"} {
+	for _, name := range []string{"host", "host2", "host3", "host4"} {
 		if host := row.group(name, l.raw, at); host != "" {
 			e.host = plainText([]byte(host))
 		}
@@ -157,20 +186,27 @@ func (s *Scanner) recordMatch(row *compiledRow, at []int, l *line) {
 			e.pid = pid
 		}
 	}
-	if e.host == "" && e.rank < 0 && bytes.Contains(l.raw, []byte("pod/")) {
-		if m := podName().FindSubmatch(l.raw); m != nil {
-			e.host = plainText(m[1])
-		}
+	if e.host == "" && e.rank < 0 {
+		e.host = s.podOf(l)
 	}
-	e.handled = row.Kind.isCatchable() && warningLine().Match(l.raw)
+	if last := s.lastEvent; row.Key == rowActorNode && last != nil && last.row.Key == rowActorDied && last.stream == e.stream && e.number-last.number < detailLines {
+		e.host = last.host
+	}
+	e.readFields(l.raw)
+	if strings.HasPrefix(row.Source, "help-") { // Open MPI wraps the lines of its help texts
+		s.unfinished = e
+	}
+	restarted, hasRestarted := s.job.overcome[l.stream.log]
+	if row.Kind.has(catchable) && bytes.HasPrefix(l.raw, []byte("[W")) { // the level of torch's logger
+		e.kind = Warning
+	}
+	e.handled = row.Kind.has(catchable) && warningLine().Match(l.raw) ||
+		row.Key == rowStopped && hasRestarted && l.number-restarted < detailLines // a restart stops the workers that are left
 	s.record(e, "")
 	if t := s.tracebacks[l.stream]; t != nil && t.isOpen() {
 		t.events = append(t.events[:min(len(t.events), 16)], e)
 	}
 }
-
-// podName matches the pod in an event of Kubernetes.
-var podName = lazyRegexp(`(?:^|\s)pod/([\w.-]+)`)
 
 // countLaterLines counts the lines of a stream that follow an error, because the
 // program may have caught the error.
@@ -209,8 +245,10 @@ func (s *Scanner) countLaterLines(l *line) {
 func isShutdownLine(line []byte) bool {
 	return len(line) > 2 && line[0] == '[' && bytes.IndexByte([]byte("EWIF"), line[1]) >= 0 ||
 		bytes.HasPrefix(line, []byte("frame #")) || bytes.HasPrefix(line, []byte("terminate called")) || bytes.Contains(line, []byte("NCCL ")) ||
-		bytes.HasPrefix(line, []byte("-----")) || bytes.HasPrefix(line, []byte("note: ")) || bytes.HasPrefix(line, []byte("Exception ignored")) || launcherBanner().Match(line)
+		bytes.HasPrefix(line, []byte("-----")) || bytes.HasPrefix(line, []byte("note: ")) || bytes.HasPrefix(line, []byte("Exception ignored")) || bannerLine().Match(line)
 }
 
 // launcherBanner matches the fixed lines that launchers print after the end of a worker.
-var launcherBanner = lazyRegexp(`^(?:Primary job |a non-zero exit code|thus causing|the job to be terminated|(?:mpirun|prterun|mpiexec) |srun: |slurmstepd: |pdsh@|make)`)
+const launcherBanner = `^(?:Primary job |a non-zero exit code|thus causing|the job to be terminated|(?:mpirun|prterun|mpiexec) |srun: |slurmstepd: |pdsh@|make(?:\[\d+\])?: )`
+
+var bannerLine = lazyRegexp(launcherBanner)

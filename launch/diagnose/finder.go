@@ -25,17 +25,20 @@ type place struct {
 // gram is how many bytes the finder compares at once.
 const gram = 4
 
-// newFinder builds the finder for the words of entries. Words have gram bytes at least.
+// newFinder builds the finder for the words of entries. It never finds words of less
+// than gram bytes.
 func newFinder(entries [][]string) *finder {
 	f := &finder{stride: 8, places: map[uint32][]place{}}
 	for _, words := range entries {
 		for _, w := range words {
-			f.stride = min(f.stride, len(w)-gram+1)
+			if len(w) >= gram {
+				f.stride = min(f.stride, len(w)-gram+1)
+			}
 		}
 	}
 	for e, words := range entries {
 		for _, w := range words {
-			for at := range f.stride {
+			for at := range min(f.stride, len(w)-gram+1) {
 				g := foldGram([]byte(w[at:]))
 				f.seen[hash(g)>>6] |= 1 << (hash(g) & 63)
 				f.places[g] = append(f.places[g], place{[]byte(w), at, uint16(e)})

@@ -126,6 +126,10 @@ func (s *Scanner) finding(h *hypothesis) Finding {
 			ranks[r] = true
 		}
 	}
+	if h.row.Kind == Absence && len(e.named) == 0 { // its writer waits, and is not at fault
+		clear(ranks)
+		f.Rank, f.Local = -1, -1
+	}
 	f.Ranks = slices.Sorted(maps.Keys(ranks))
 	if f.Rank < 0 && len(f.Ranks) == 1 {
 		f.Rank = f.Ranks[0]
@@ -138,10 +142,43 @@ func (s *Scanner) finding(h *hypothesis) Finding {
 	if f.Host == "" && f.Rank < 0 {
 		f.Host = onlyHost(h.events)
 	}
+	for _, e := range h.events {
+		if f.Peer == "" && e.peer != "" {
+			f.Peer = s.job.nameHost(e.peer)
+		}
+	}
+	if f.Peer == "" && f.ID != "X-PORT" { // that names the writer's own address
+		f.Peer = s.job.nameHost(peerIn(e.text))
+	}
 	f.Ranks = f.Ranks[:min(len(f.Ranks), maxRanks)]
 	f.Evidence = s.evidence(h, e)
 	return f
 }
+
+// lostAddress matches the address of the other side in a line about a connection that
+// failed.
+var lostAddress = lazyRegexp(`(?i)(?:\bconnect(?:ion|ing|ed)?\b(?: attempt)?(?: to| with| from)?(?: remote| peer| host| server| address)?(?: at)?|\bdial tcp|\b(?:peer|remote|reach|read error|write error|endpoint)\b(?: at)?|\bipv[46]:)[\s:=(]*(?:\w+://)?(\[[\w.:%-]+\]:\d+|(?:\d{1,3}\.){3}\d{1,3}(?:<\d+>|:\d+)?|[a-z][\w-]*(?:\.[\w-]+)*:\d{2,5}\b)`)
+
+// peerIn returns the address of the other side in a line about a connection that failed,
+// "" if the line names none.
+func peerIn(text string) string {
+	if !isAboutConnection().MatchString(text) {
+		return ""
+	}
+	for _, m := range lostAddress().FindAllStringSubmatch(text, 4) {
+		if !sourcePlace().MatchString(m[1]) {
+			return m[1]
+		}
+	}
+	return ""
+}
+
+// sourcePlace matches a line of a source file, which looks like an address.
+var sourcePlace = lazyRegexp(`\.(?:py|pyx|cc?|cpp|cu|hh?|hpp|go|rs|java|scala):\d+$`)
+
+// isAboutConnection matches what the system and programs say of a connection that
+// failed.
+var isAboutConnection = lazyRegexp(`(?i)refused|timed out|timeout|no route|unreachable|reset by|aborted?\b|closed|broken pipe|(?:failed|unable|could not|cannot) (?:to )?connect`)
 
 // onlyHost returns the host of events that have one, "" if they have none or several.
 func onlyHost(events []*event) string {

@@ -24,7 +24,7 @@ func (s *Scanner) Findings() []Finding {
 		return cmp.Or(cmp.Compare(a.tier, b.tier), order(a.first, b.first), cmp.Compare(a.row.Key, b.row.Key))
 	})
 	setSeverities(all)
-	doubtful := !s.job.failed && !slices.ContainsFunc(all, (*hypothesis).showsCertainFailure)
+	doubtful := !s.job.failed && !slices.ContainsFunc(all, s.showsCertainFailure)
 	var found []Finding
 	for _, severity := range []Severity{SeverityCause, SeverityConsequence, SeverityHarmless} {
 		for _, h := range all {
@@ -61,15 +61,17 @@ func (h *hypothesis) showsFailure() bool {
 
 // showsCertainFailure reports whether h shows a failure that no program can have
 // handled, or an error after which its stream printed no more than a worker prints
-// while it ends.
-func (h *hypothesis) showsCertainFailure() bool {
+// while it ends. After the line of a good end that takes more than a symptom.
+func (s *Scanner) showsCertainFailure(h *hypothesis) bool {
 	return h.showsFailure() && slices.ContainsFunc(h.events, func(e *event) bool {
 		switch {
+		case s.job.wentWell[e.log] && e.kind.tier() >= tierSymptom && e.kind != Stop:
+			return false
 		case e.kind == Root || e.kind.tier() == tierConsequence:
 			return true
 		case e.kind == Logged && e.row.Key == rowLogged: // programs log many errors
 			return false
-		case e.kind.isCatchable():
+		case e.kind.has(catchable):
 			return e.later == 0 && e.other <= 3
 		}
 		return e.later <= lastLines
@@ -95,8 +97,10 @@ func (s *Scanner) hypotheses() []*hypothesis {
 	}
 	for _, key := range slices.Sorted(maps.Keys(s.groups)) {
 		g := s.groups[key]
-		for i, e := range g.events {
-			e.handled = e.handled || s.wasOvercome(e) || e.kind.isCatchable() && s.overcame[e.likeness()]
+		for i, recorded := range g.events {
+			e := new(event)
+			*e = *recorded // a later call must not read what this one finds out
+			e.handled = e.handled || s.wasOvercome(e) || e.isMild() && len(s.job.exited) > 0 || e.kind.has(catchable) && s.overcame[e.likeness()]
 			count := int64(1)
 			if i == 0 {
 				count += g.count - int64(len(g.events))
@@ -110,14 +114,18 @@ func (s *Scanner) hypotheses() []*hypothesis {
 			add(key, g.row, e, count)
 		}
 	}
+	markStale(byKey(all))
 	for _, e := range s.combine(byKey(all)) {
 		add(e.row.Key, e.row, e, 1)
+	}
+	if e := s.job.lastExit; len(all) == 0 && e != nil && s.job.failed && !s.wasOvercome(e) && e.log == len(s.logs)-1 && s.number-e.number < maxLastWords {
+		add(e.row.Key, e.row, e, 1) // the log ends with it, and has no other word
 	}
 	list := byKey(all)
 	var lost *event // the first that shows a lost peer
 	for _, h := range list {
 		s.rate(h)
-		if h.row.isLostPeer() && (lost == nil || before(h.first, lost)) {
+		if h.row.Kind.has(lossOfPeer) && (lost == nil || before(h.first, lost)) {
 			lost = h.first
 		}
 	}

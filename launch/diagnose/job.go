@@ -34,9 +34,12 @@ type job struct {
 type endings struct {
 	ends      []workerEnd
 	taskHosts map[int]string // by task of Slurm
+	lastExit  *event         // the last line with an exit code that is not 0
+	stopping  *event         // the first line that says that a worker was told to stop
 	wentWell  map[int]bool   // logs with a line that says that the job ended well
 	exited    map[int]*event // ranks that ended normally
 	named     *event         // the process that mpirun named last
+	reread    int64          // lines of the log that lastWords read
 	hydra     *event         // the process of which mpiexec tells the end in the next lines
 }
 
@@ -51,6 +54,8 @@ type writers struct {
 	ranks  map[int]struct{}
 	locals map[int]struct{} // local ranks
 	hosts  map[string]struct{}
+
+	announced announcements
 }
 
 // ncclLines holds what the lines say about NCCL.
@@ -64,7 +69,7 @@ type ncclLines struct {
 
 func newJob() job {
 	return job{
-		facts: map[Fact]bool{}, writers: writers{map[int]struct{}{}, map[int]struct{}{}, map[string]struct{}{}},
+		facts: map[Fact]bool{}, writers: writers{map[int]struct{}{}, map[int]struct{}{}, map[string]struct{}{}, announcements{ranks: map[int]*announcement{}}},
 		pids: map[process]membership{}, inits: map[initKey]lineRef{}, buses: map[busKey]int{},
 		nccl: ncclLines{versions: map[string]string{}, addresses: map[string]string{}}, watchdogs: watchdogs{timeouts: map[int]collectiveTimeout{}}, overcome: outcomes{}, endings: endings{exited: map[int]*event{}, taskHosts: map[int]string{}, wentWell: map[int]bool{}},
 	}
@@ -116,16 +121,21 @@ func (j *job) recordWriter(l *line) {
 func jobLines() []jobLine {
 	return []jobLine{
 		{[]string{"traceback (most recent call last)", ` file "`, "exception ignored ", "atexit._run_exitfuncs"}, func(*Scanner, *line) {}},
-		{[]string{"successfully finished", " passed in ", "  passed  ", " passed, ", "done training", "train finished", "training ", "succeeded", "successful", "exited with code 0", "exit code 0", "exit code: 0", "exit status 0", "exit_code\":", "exitcode\":", ".fit` stopped", "values : 0 ok", "total run time: ", "w&b file"}, (*Scanner).readSuccess},
-		{[]string{"exits with return code = "}, (*Scanner).readDeepSpeed},
-		{[]string{"status failed ", "the trainer process with rank="}, (*Scanner).readPaddle},
-		{[]string{" running at ", "   exit code: ", "   killed by signal: "}, (*Scanner).readHydra},
-		{[]string{" crashed with exit code "}, (*Scanner).readComposer},
-		{[]string{"exited on signal "}, (*Scanner).readMpirun},
-		{[]string{"was not called before program exit", "has not been destroyed before we destruct"}, (*Scanner).readExit},
-		{[]string{"will restart worker group", ": restart "}, (*Scanner).readRestart},
+		{[]string{"successfully finished", "done training", "train finished", "training ", "succeeded", "successful", "exited with code 0", "exit code 0", "exit code: 0", "exit status 0", "exit_code\":", "exitcode\":", ".fit` stopped", "values : 0 ok", "total run time: ", "w&b file", "test result: ok", "# fail 0", " tests in ", " test in ", "ok  \t", "train_runtime", "training is done", "status: ok", "(100%) done", "passed"}, (*Scanner).readSuccess},
+		{[]string{" running at ", "   exit code: ", "   exit status: ", "   killed by signal: "}, (*Scanner).readHydra},
+		{[]string{"mpi_abort was invoked on rank ", "application called mpi_abort("}, (*Scanner).readAbort},
+		{[]string{"exited on", "signal 4 (", "signal 6 (", "signal 7 (", "signal 8 (", "signal 9 (", "signal 11 (", "signal 15 ("}, (*Scanner).readMpirun},
+		{[]string{"was not called before program exit", "has not been destroyed before "}, (*Scanner).readExit},
+		{[]string{"failed (failures=", "failed (errors="}, (*Scanner).readFailedTests},
+		{[]string{"nfs: server "}, (*Scanner).readServerBack},
+		{[]string{"will restart worker group", ": restart ", "reset workers: ", "restoring the last commit", "recovered from "}, (*Scanner).readRestart},
 		{[]string{"exit code", "exit status", "exited with ", "return code", "core dumped", "returned non-zero", "exitcode"}, (*Scanner).readExitCode},
-		{[]string{"process name: ["}, (*Scanner).readProcessName},
+		{[]string{"process name: "}, (*Scanner).readProcessName},
+		{[]string{"target node:", "node:  ", " host: ", "hostname: ", "executable: ", "application name: ", "\tip: ", "    ip: ", "name:  "}, (*Scanner).readDetail},
+		{[]string{"/task:"}, (*Scanner).readMissingTask},
+		{[]string{" died from signal ", " exited with code ", "pe rank ", "first noticed rank ", "mpi process (rank: ", "plexec the process terminated ", "exits with return code = ", "status failed ", "the trainer process with rank=", "signaled to shutdown with signal ", " crashed with exit code ", "failed (exitcode"}, (*Scanner).readEnd},
+		{[]string{"started container", " running "}, (*Scanner).readPodStarted},
+		{[]string{"received sigterm", "bypassing sigterm", "received signal 15", "received 15 death signal", "]: terminated"}, (*Scanner).readStopping},
 		{[]string{"() (pid="}, (*Scanner).readRayTask},
 		{[]string{"nranks "}, (*Scanner).readInit},
 		{[]string{"bootstrap : using ", "bootstrap: using "}, (*Scanner).readAddress},
@@ -138,9 +148,10 @@ func jobLines() []jobLine {
 			s.job.nccl.frames = append(s.job.nccl.frames[:min(len(s.job.nccl.frames), 256)], l.ref())
 		}},
 		{[]string{"watchdog caught collective operation timeout", "detected by watchdog at work"}, (*Scanner).readWatchdog},
-		{[]string{"first observed failure", "failures:", "(exitcode: "}, (*Scanner).readElastic},
+		{[]string{"first observed failure", "failures:"}, (*Scanner).readElastic},
 		{[]string{" exited with code ", " was killed by sig"}, (*Scanner).readGorun},
 		{[]string{"srun: error: "}, (*Scanner).readSrun},
+		{[]string{"global_rank: ", "global rank: ", " of world size "}, (*Scanner).readAnnouncement},
 		{[]string{"world_size"}, (*Scanner).readWorldSize},
 	}
 }

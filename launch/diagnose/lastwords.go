@@ -8,15 +8,20 @@ import (
 	"strings"
 )
 
-// maxLastWords is how many lines before a worker's end lastWords reads.
-const maxLastWords = 80
+const (
+	// maxLastWords is how many lines before a worker's end lastWords reads.
+	maxLastWords = 80
+	// maxReread is how many lines lastWords reads in all, besides two for each line of
+	// the log. Only a flood of ends needs more.
+	maxReread = 1 << 17
+)
 
 // noWords matches lines that say nothing about why a program ended: of launchers, of
 // the frames of a stack, of progress bars and empty boxes.
 var noWords = anyOf(
-	`^\W*$`, `^frame #\d+: `, ` NCCL INFO `, `^(?:usage|Usage): `, `^\s`, `^(?:srun|slurmstepd|salloc|sbatch)\b`, `\d+%\|`, `it/s\]`, `^[EWIF]\d{4} `,
-	`torch[./]distributed[./](?:elastic|run|launch)`, `OMP_NUM_THREADS`, `^\[[EWIF]\b`, `HYDRA_FULL_ERROR`, `Killing subprocess`, `^(?:Thread|Current thread) 0x`, `^Extension modules: `, `(?i)^(?:#\d+ |\[0x|0x[0-9a-f]+|@ +0x|\*\*\* |Fatal Python error: |Aborted|backtrace|Stack trace|\[\S+:\d+\] (?:\[ *\d+\]|\*\*\*|Signal|Failing at)|Signal(?: code)?: |Failing at address|Process received|\d+:? +0x|=====|\d+ +\S+\.so)`,
-	`^(?:Primary job |a non-zero exit code|thus causing|the job to be terminated|(?:mpirun|prterun|mpiexec) detected)`,
+	`^\W*$`, `^Traceback \(`, `^frame #\d+: `, ` NCCL INFO `, `^(?:usage|Usage): `, `^(?:\t|  )`, `^(?:srun|slurmstepd|salloc|sbatch)\b`, `\d+%\|`, `it/s\]`, `^[EWIF]\d{4} `,
+	`torch[./]distributed[./](?:elastic|run|launch)`, `OMP_NUM_THREADS`, `^\[[EWIF]\b`, `HYDRA_FULL_ERROR`, `Killing subprocess`, `^(?:Thread|Current thread) 0x`, `^Extension modules: `, `(?i)^ ?(?:#\d+ |\[0x|0x[0-9a-f]+|@ +0x|\*\*\* |Fatal Python error: |Aborted|backtrace|Stack trace|\[\S+:\d+\] (?:\[ *\d+\]|\*\*\*|Signal|Failing at)|Signal(?: code)?: |Failing at address|Process received|==== backtrace|\d+:? +0x|=====|\d+ +\S+\.so)`,
+	launcherBanner, `^(?:MPICH ERROR |aborting job|application called MPI_Abort|MPI_ABORT was invoked)`,
 )
 
 // lastWords returns the last telling line before the present one of the worker that
@@ -28,7 +33,7 @@ func (s *Scanner) lastWords(end *event) string {
 		if text = bytes.TrimRight(text, "\r\n"); len(text) == 0 {
 			text, earlier = bytes.TrimRight(earlier, "\r\n"), nil
 		}
-		if len(text) == 0 {
+		if s.job.reread++; len(text) == 0 || s.job.reread > maxReread+2*s.number {
 			return ""
 		}
 		at := bytes.LastIndexByte(text, '\n') + 1
@@ -44,32 +49,24 @@ func (s *Scanner) lastWords(end *event) string {
 }
 
 var (
-	deepspeedLine = lazyRegexp(`exits with return code = (-?\d+)`)
-	localRankFlag = lazyRegexp(`--local[_-]rank=(\d+)`)
-	mpirunLine    = lazyRegexp(`process rank (\d+) with PID (\d+) on node (\S+) exited on signal (\d+)`)
-	composerLine  = lazyRegexp(`Rank (\d+) crashed with exit code (-?\d+)`)
-	paddleLine    = lazyRegexp(`Container rank (\d+) status failed .*\bcode (-?\d+)|the trainer process with rank=\[(\d+)`)
-	hydraLine     = lazyRegexp(`^= +(?:RANK (\d+) )?PID (\d+) RUNNING AT (\S+)`)
-	hydraCode     = lazyRegexp(`^= +(?:EXIT CODE|KILLED BY SIGNAL): (\d+)`)
-	spawnLine     = lazyRegexp(`^(?:\S*ProcessExitedException|Exception): process (\d+) terminated with (?:signal (SIG\w+)|exit code (\d+))`)
-	spawnedLine   = lazyRegexp(`^-- Process (\d+) terminated with the following error`)
+	mpirunLine  = lazyRegexp(`process rank (\d+) with PID (\d+) on node (\S+) exited on(?:\s+signal (\d+))?`)
+	signalLine  = lazyRegexp(`^signal (\d+) \(`) // of prterun, in the next line
+	hydraLine   = lazyRegexp(`^= +(?:RANK (\d+) )?PID (\d+) RUNNING AT (\S+)`)
+	hydraCode   = lazyRegexp(`^= +(?:EXIT CODE|EXIT STATUS|KILLED BY SIGNAL): (\d+)`)
+	abortLine   = lazyRegexp(`(?:\[([\w.-]+)\] - Abort\(.*)?(?:MPI_ABORT was invoked on rank (\d+)|application called MPI_Abort\(.*process (\d+))`)
+	spawnLine   = lazyRegexp(`^(?:\S*ProcessExitedException|Exception): process (\d+) terminated with (?:signal (SIG\w+)|exit code (\d+))`)
+	spawnedLine = lazyRegexp(`^-- Process (\d+) terminated with the following error`)
 )
 
-// readDeepSpeed reads the line in which DeepSpeed's launcher tells a worker's end.
-func (s *Scanner) readDeepSpeed(l *line) {
-	m := deepspeedLine().FindSubmatch(l.raw)
-	if m == nil {
-		return
-	}
-	e := s.newEvent(s.matcher.byKey[rowNoReason], l)
-	e.local = max(e.local, number(localRankFlag(), l.raw))
-	code, _ := strconv.Atoi(string(m[1]))
-	s.addEnd(workerEnd{event: e, code: code, isRoot: true, lastWords: s.lastWords(e)})
-}
-
 // readMpirun reads the line in which mpirun tells the first process that a signal
-// ended.
+// ended. prterun puts the signal into the next line.
 func (s *Scanner) readMpirun(l *line) {
+	if e := s.job.named; e != nil && e.log == l.stream.log && l.number-e.number <= 2 {
+		if signal := number(signalLine(), l.raw); signal > 0 {
+			s.addEnd(workerEnd{event: e, code: -signal, isRoot: true, lastWords: s.lastWords(e)})
+			s.job.named = nil
+		}
+	}
 	m := mpirunLine().FindSubmatch(l.raw)
 	if m == nil {
 		return
@@ -78,37 +75,31 @@ func (s *Scanner) readMpirun(l *line) {
 	e.rank, _ = strconv.Atoi(string(m[1]))
 	e.pid, _ = strconv.Atoi(string(m[2])) // newer releases print 0
 	e.host = plainText(m[3])
+	if len(m[4]) == 0 {
+		s.job.named = e
+		return
+	}
 	signal, _ := strconv.Atoi(string(m[4]))
 	s.addEnd(workerEnd{event: e, code: -signal, isRoot: true, lastWords: s.lastWords(e)})
 }
 
-// readComposer reads the line in which Composer's launcher tells a worker's end.
-func (s *Scanner) readComposer(l *line) {
-	m := composerLine().FindSubmatch(l.raw)
+// readAbort reads the line in which MPI tells that a rank ended the job itself.
+func (s *Scanner) readAbort(l *line) {
+	m := abortLine().FindSubmatch(l.raw)
 	if m == nil {
 		return
 	}
 	e := s.newEvent(s.matcher.byKey[rowNoReason], l)
-	e.rank, _ = strconv.Atoi(string(m[1]))
-	code, _ := strconv.Atoi(string(m[2]))
-	s.addEnd(workerEnd{event: e, code: code, isRoot: true, lastWords: s.lastWords(e)})
-}
-
-// readPaddle reads the line in which Paddle's launcher tells a worker's end.
-func (s *Scanner) readPaddle(l *line) {
-	m := paddleLine().FindSubmatch(l.raw)
-	if m == nil {
-		return
+	e.rank, _ = strconv.Atoi(string(m[2]) + string(m[3]))
+	if len(m[1]) > 0 {
+		e.host = plainText(m[1])
 	}
-	e := s.newEvent(s.matcher.byKey[rowNoReason], l)
-	code := 1
-	if len(m[3]) > 0 {
-		e.rank, _ = strconv.Atoi(string(m[3]))
-	} else {
-		e.rank, _ = strconv.Atoi(string(m[1]))
-		code, _ = strconv.Atoi(string(m[2]))
+	for _, end := range s.job.ends {
+		if end.isAbort && end.event.rank == e.rank {
+			return
+		}
 	}
-	s.addEnd(workerEnd{event: e, code: code, isRoot: true})
+	s.addEnd(workerEnd{event: e, code: 1, isRoot: true, isAbort: true, lastWords: s.lastWords(e)})
 }
 
 // readHydra reads the box in which mpiexec of MPICH and Intel MPI tells a worker's end:
@@ -139,12 +130,17 @@ func (s *Scanner) readHydra(l *line) {
 func (s *Scanner) readProcessName(l *line) {
 	if m := processName().FindSubmatch(l.raw); m != nil {
 		s.job.named = s.newEvent(s.matcher.byKey[rowNoReason], l)
-		s.job.named.rank, _ = strconv.Atoi(string(m[1]))
+		if len(m[2]) > 0 { // of Horovod: the host and the local rank
+			s.job.named.host = plainText(m[2])
+			s.job.named.local, _ = strconv.Atoi(string(m[3]))
+		} else {
+			s.job.named.rank, _ = strconv.Atoi(string(m[1]))
+		}
 	}
 }
 
 var (
-	processName  = lazyRegexp(`Process name: \[(?:\[\d+,\d+\],|\S+@\d+,)(\d+)\]`)
+	processName  = lazyRegexp(`Process name: \[(?:\[\d+,\d+\],|\S+@\d+,)(\d+)\]|Process name: ([\w.-]+)\[(\d+)\]`)
 	exitCodeLine = lazyRegexp(`(?i)\bexit(?:ed)?(?: ?code| status|ed with|s with)(?: (?:non-?zero|code|status|exit|return|error))* ?[:= (]*(-?\d+)|\breturn(?:ed)?(?: non-?zero)?(?: exit)? (?:code|status):?[ =]+(-?\d+)|(core dumped)`)
 )
 
@@ -171,6 +167,9 @@ func (s *Scanner) readExitCode(l *line) {
 		return
 	}
 	s.job.failed = true
+	if at := exitCodeLine().FindIndex(l.raw); !isQuoted(l.raw, at[0]) {
+		s.job.lastExit = s.newEvent(s.matcher.byKey[rowNoReason], l)
+	}
 	if e := s.job.named; e != nil && e.log == l.stream.log && l.number-e.number <= 2 {
 		s.addEnd(workerEnd{event: e, code: code, isRoot: true, lastWords: s.lastWords(e)})
 		s.job.named = nil
@@ -210,9 +209,12 @@ func (s *Scanner) readExit(l *line) {
 func (s *Scanner) exitEvent(all []*hypothesis) *event {
 	var lost []*event
 	for _, h := range all {
-		if h.row.isLostPeer() {
+		if h.row.Kind.has(lossOfPeer) {
 			lost = append(lost, h.events...)
 		}
+	}
+	if !slices.ContainsFunc(lost, func(e *event) bool { return !e.isMild() }) {
+		return nil
 	}
 	var first *event
 	for rank, e := range s.job.exited {

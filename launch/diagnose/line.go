@@ -28,22 +28,17 @@ func (s *Scanner) readText(p []byte, when stamp) {
 		}
 		words.add(e)
 	})
+	s.flood.present.decides = s.flood.present.decides || words.without(s.matcher.repeatable) != entries{}
 	if !hasWord && !s.needsEveryLine() {
 		return
 	}
+	if s.readSection(p) {
+		return
+	}
 	l := line{number: s.number, words: words}
-	pod := s.sternPrefix(p)
-	l.head, l.raw = readHead(p[pod:])
-	if pod > 0 {
-		l.addLabel(p[:pod])
-		if l.host == "" {
-			l.host, _, _ = cut(p, ' ')
-		}
-	}
-	if when.isKnown() {
-		l.when = when
-	}
+	l.head, l.raw = s.readWriter(p, when)
 	l.stream = streamKey{len(s.logs) - 1, l.label}
+	s.flood.readFrom(l.stream)
 	if len(p)-len(l.raw) < first && len(l.raw) > maxMatched {
 		from := max(0, first-(len(p)-len(l.raw))-maxMatched/4)
 		l.raw = l.raw[from:]
@@ -54,27 +49,59 @@ func (s *Scanner) readText(p []byte, when stamp) {
 	if log.isTail && len(bytes.TrimSpace(p)) > 0 {
 		s.lastLine = plainText(p) // with its prefixes, because log.Fatal begins with the time
 	}
-	switch {
-	case log.isTail:
-		l.when = stamp{}
-	case l.when.isKnown():
-		s.now = l.when
-	default:
-		l.when = s.now
-	}
-	if l.rank < 0 {
-		l.rank = log.Rank
-	}
-	if l.local < 0 {
-		l.local = log.Local
-	}
-	if l.host == "" {
-		l.host = log.Host
-	}
 	if s.isTooOld(&l) {
 		return
 	}
 	s.classify(&l, hasWord)
+}
+
+// readWriter reads who wrote a line, and when: from its prefixes, else from the file of
+// which tail prints it, else from the log. when is the time in docker's JSON. It returns
+// the text of the line as well.
+func (s *Scanner) readWriter(p []byte, when stamp) (head, []byte) {
+	pod, text := s.readPod(p)
+	h, raw := readHead(text)
+	if len(pod) > 0 {
+		h.addLabel(pod)
+		h.readRank(pod)
+		if name := innerName(pod[:bytes.IndexByte(pod, ' ')]); h.host == "" && isName(name) && bytes.ContainsAny(name, "0123456789") {
+			h.host = plainText(name)
+		}
+		if t, _ := readTime(p); t.isKnown() {
+			h.setTime(t)
+		}
+	}
+	log := &s.logs[len(s.logs)-1]
+	if s.section != nil {
+		h.addLabel([]byte(s.section.Name))
+		h.writtenTo(s.section)
+	}
+	h.writtenTo(log)
+	if when.isKnown() {
+		h.when = when
+	}
+	switch {
+	case log.isTail:
+		h.when = stamp{}
+	case h.when.isKnown():
+		s.now = h.when
+	default:
+		h.when = s.now
+	}
+	return h, raw
+}
+
+// writtenTo fills what the prefixes do not say of the writer from the log.
+func (h *head) writtenTo(log *Log) {
+	if h.rank < 0 {
+		h.rank = log.Rank
+	}
+	if h.local < 0 {
+		h.local = log.Local
+	}
+	if h.host == "" {
+		h.host = log.Host
+	}
 }
 
 // classify gives a line to the reports, the job, the rows and the tracebacks. hasWord
@@ -94,7 +121,7 @@ func (s *Scanner) classify(l *line, hasWord bool) {
 			}
 		}
 		words := l.words
-		if t := s.tracebacks[l.stream]; t != nil && t.isOpen() { // its class and frames say more
+		if t := s.tracebacks[l.stream]; t != nil && t.isOpen() || s.flood.isSilent() { // its class and frames say more
 			words = words.without(s.matcher.general)
 		}
 		if row, at := s.matcher.match(&words, l.raw); row != nil {

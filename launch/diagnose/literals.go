@@ -18,6 +18,23 @@ func literals(pattern string) []string {
 	return required(re)
 }
 
+// alternatives returns patterns that together match what pattern matches. Each has
+// literals. They are pattern alone if it has no alternatives.
+func alternatives(pattern string) []string {
+	re, err := syntax.Parse(pattern, syntax.Perl)
+	if err != nil || re.Op != syntax.OpAlternate {
+		return []string{pattern}
+	}
+	var all []string
+	for _, sub := range re.Sub {
+		if literals(sub.String()) == nil {
+			return []string{pattern}
+		}
+		all = append(all, sub.String())
+	}
+	return all
+}
+
 // maxExact bounds the texts that exact lists for one expression.
 const maxExact = 48
 

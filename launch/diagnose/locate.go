@@ -42,8 +42,12 @@ func (s *Scanner) locate(e *event) {
 	if e.host == "" && e.rank >= 0 {
 		e.host = s.job.hosts[e.rank]
 	}
-	if e.host == "" && e.task >= 0 {
-		e.host = s.job.taskHosts[e.task]
+	task := e.task
+	if task < 0 && e.row.ID() == "X-MPI" { // the tasks of srun are the ranks of MPI
+		task = e.rank
+	}
+	if e.host == "" && task >= 0 {
+		e.host = s.job.taskHosts[task]
 	}
 }
 
@@ -61,6 +65,78 @@ func (s *Scanner) endOf(e *event) *event {
 		only = end.event
 	}
 	return only
+}
+
+// nameWriters gives events that no line gives to a process the worker that a launcher
+// reports: the one whose end follows at once, or else the only one that ended by itself.
+func (s *Scanner) nameWriters(events []*event) {
+	only := s.onlyEnd()
+	for _, e := range events {
+		if e.hasOrigin() || e.kind == Root || e.kind == Stop || e.derived {
+			continue
+		}
+		end := s.endAfter(e)
+		if end == nil || slices.ContainsFunc(events, end.isOf) {
+			end = only
+		}
+		if end != nil && sameHost(e.host, end.host) && (comparable(e, end) || len(s.logs) == 1) {
+			e.fillOrigin(end)
+		}
+	}
+}
+
+// isOf reports whether a line gives o to the worker of the end e.
+func (e *event) isOf(o *event) bool {
+	return e.rank >= 0 && o.rank == e.rank || e.task >= 0 && o.task == e.task || e.pid > 0 && o.pid == e.pid
+}
+
+// endAfter returns the event of the next end in the log of e, nil if it does not follow
+// at once.
+func (s *Scanner) endAfter(e *event) *event {
+	var next *event
+	for _, end := range s.job.ends {
+		if o := end.event; o.log == e.log && o.number >= e.number && o.number-e.number < lastLines && (next == nil || o.number < next.number) {
+			next = o
+		}
+	}
+	return next
+}
+
+// onlyEnd returns the event of the only worker that ended by itself, nil if there is
+// none or several.
+func (s *Scanner) onlyEnd() *event {
+	var only *event
+	for _, end := range s.job.ends {
+		switch end.code {
+		case -9, -15, 128 + 9, 128 + 15:
+			if len(s.job.ends) > 1 {
+				continue
+			}
+		}
+		if only != nil {
+			return nil
+		}
+		only = end.event
+	}
+	return only
+}
+
+// nameOnlyHost gives causes without an origin the host on which all workers ended
+// that launchers report.
+func (s *Scanner) nameOnlyHost(all []*hypothesis) {
+	host := ""
+	for _, end := range s.job.ends {
+		if h := end.event.host; h == "" || host != "" && h != host {
+			return
+		}
+		host = end.event.host
+	}
+	hasOrigin := func(e *event) bool { return e.host != "" || e.hasOrigin() }
+	for _, h := range all {
+		if h.row.Kind.tier() == tierCause && !slices.ContainsFunc(h.events, hasOrigin) {
+			h.events[0].host = host
+		}
+	}
 }
 
 // hasOneNode reports whether the job has one node, so that local ranks are ranks.

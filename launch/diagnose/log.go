@@ -1,6 +1,7 @@
 package diagnose
 
 import (
+	"bytes"
 	"path/filepath"
 	"strconv"
 )
@@ -18,12 +19,27 @@ type Log struct {
 }
 
 var (
-	rankName  = lazyRegexp(`(?i)rank[-_.]?(\d{1,6})(?:\D|$)`)
+	rankName  = lazyRegexp(`(?i)(?:rank[-_.]?|^rsl\.(?:error|out)\.)(\d{1,6})(?:\D|$)`)
 	localName = lazyRegexp(`attempt_\d+/(\d{1,5})/(?:stdout|stderr)\.log$`)
 )
 
+// readSection reads the line that tail and head print before the lines of a file:
+// `==> rank3.log <==`.
+func (s *Scanner) readSection(p []byte) bool {
+	name, ok := bytes.CutPrefix(p, []byte("==> "))
+	name, also := bytes.CutSuffix(name, []byte(" <=="))
+	if !ok || !also || len(name) == 0 || len(name) > 1024 {
+		return false
+	}
+	section := LogOf(string(name))
+	s.section = &section
+	s.now = stamp{}
+	s.flood.present.decides = true
+	return true
+}
+
 // LogOf reads from a file's name which worker wrote the file: rank3.log is of
-// rank 3, and the folders of torchrun and gorun contain the local rank.
+// rank 3, rsl.error.0003 of WRF too, and the folders of torchrun and gorun contain the local rank.
 func LogOf(name string) Log {
 	log := Log{Name: name, Rank: -1, Local: -1}
 	if m := localName().FindStringSubmatch(filepath.ToSlash(name)); m != nil {

@@ -22,6 +22,9 @@ const (
 	// quietWords are of lines that are no errors: at a lower level, a number that is
 	// called an error, a line of a launcher that another reader understands.
 	quietWords
+	// metricWords are of a number that is called an error, unless the line speaks of a failure.
+	metricWords
+	failWords
 	// progressWords show that the job went on.
 	progressWords
 	// rankWords and hostWords name the rank and the host that a line is about.
@@ -41,19 +44,30 @@ func wordings() [][]string {
 		summaryWords: {
 			`\b(?:sub)?process(?:es)? .{0,40}(?:exited|died|failed|terminated|non-?zero)`,
 			`\b(?:workers?|job|trial|task|run|training|step|pod|container|command|engine\w*|program|script|launcher|rank) (?:\S+ ){0,2}(?:failed|exited|died|aborted|terminated|returned)(?:\W*$|\W+(?:with|see|due|on|after|to (?:start|initiali[sz]e|launch|run))\b)`,
-			`\bsee (?:the )?(?:root cause|above|other|stack|traceback|logs?|output)|(?:exception|error) in a background process|check the (?:earlier|previous) (?:errors?|logs?)|exit(?:ed)? (?:status|code)|return code|see stack trace|^exiting|core dumped|^Aborted`,
+			`\bsee (?:the )?(?:root cause|above|other|stack|traceback|logs?|output)|(?:exception|error) in a background process|check the (?:earlier|previous) (?:errors?|logs?)|exit(?:ed)? (?:status|code)|return code|see stack trace|^ray\.exceptions\.RayTaskError\(|^exiting|core dumped|^(?:Fatal Python error: )?Aborted|\btrial task failed\b`,
 		},
-		goesOnWords: {`\b(?:retry|retrying|retries|reconnect\w*|ignor(?:ed|ing)|non-?fatal|harmless|skipp(?:ed|ing)|fall(?:ing)? ?back|continu(?:e|es|ing)|optional|attempt \d+|tolerated|recover(?:ed|ing))\b`},
+		goesOnWords: {`\b(?:retry|retrying|retries|retried|reconnect\w*|ignor(?:ed|ing)|non-?fatal|harmless|skipp(?:ed|ing)|fall(?:ing)? ?back|continu(?:e|es|ing)|optional|attempt \d+|tolerated|recover(?:ed|ing))\b`},
 		quietWords: {
-			` NCCL (?:INFO|WARN|TRACE) `, `torch/distributed/\S+\.py:\d+\]|torch\.distributed\.elastic\.\S+: |torch\.distributed\.(?:run|launch)|ChildFailedError|\[launch\.py:|sigkill_handler`, `^(?:srun|slurmstepd|salloc|sbatch)(?:: error)?: (?:\S+: tasks? |\*\*\*|Terminating|Force )`,
-			`\b(?:WARN|WARNING|INFO|DEBUG|NOTICE)\b`, `\berrors?[ :=]+[-+]?[\d.]+(?:e-?\d+)?%?(?:[ ,;)]|$)`,
-			`^\S+ FAILED$`, `unable to register cu\w+ factory|oneDNN custom operations|Error in atexit\._run|Exception ignored in`,
+			` NCCL (?:INFO|WARN|TRACE) `, `torch/distributed/\S+\.py:\d+\]|torch\.distributed\.elastic\.\S+:|torch\.distributed\.(?:run|launch)|ChildFailedError|\[launch\.py:|sigkill_handler`, `^(?:srun|slurmstepd|salloc|sbatch)(?:: error)?: (?:\S+: tasks? |\*\*\*|Terminating|Force )`,
+			`\b(?:WARN|WARNING|INFO|DEBUG|NOTICE)\b`,
+			`^\S+ FAILED$`, `PETSC ERROR: (?:-{5}|$|#\d+ |\w+\(\) line \d+ in |Try option|or see |or try |configure using|to get more|See https|Configure options|Petsc Release|Run with|\S+ on a |No error traceback|likely location|Note: )`,
+			`unable to register cu\w+ factory|oneDNN custom operations|Error in atexit\._run|Exception ignored in`,
 		},
+		metricWords:   {`(?:\b|_)errors?[ :=]+[-+]?[\d.]+(?:e-?\d+)?%?(?:[ ,;)]|$)`},
+		failWords:     {`\bfail(?:ed|ure|s)?\b`},
 		progressWords: {`\b(?:steps?|epochs?|iter(?:ation)?s?|loss|batch(?:es)?|samples|tokens|eval\w*|sav(?:ed|ing)|checkpoint\w*|INFO|DEBUG)\b`, `\bit/s\b`, `\bs/it\b`, ` HTTP/\d`},
-		rankWords:     {`\brank[ =:#]{0,2}(\d{1,6})\b`},
+		rankWords:     {`\brank[ =:#]{0,2}(\d{1,6})\b`, `\bpe=0(\d{1,6})\b`, `\bproc[ =:#](\d{1,6})\b`},
 		hostWords:     {`\b(?:on|from|at) (?:host|node) ([\w.-]*\w)`},
 	}
 }
+
+// glogWarning matches the front of a line that glog or torch wrote as a warning or as
+// information.
+var glogWarning = lazyRegexp(`^\[?[WI]\d{3,4} `)
+
+// daemonLine matches the front of lines of a system's log that the kernel and services of
+// every node write. The rows know those that matter.
+var daemonLine = lazyRegexp(`^(?:kernel|sshd|dbus-daemon|systemd(?:-\w+)?|snapd|NetworkManager|chronyd|ntpd|rsyslogd|cron|CRON|sudo|su|polkitd|udevd|multipathd|smartd|nscd|sssd\S*|postfix\S*)(?:\[\d+\])?: `)
 
 // sourceLine matches the front of lines of source code.
 var sourceLine = lazyRegexp(`^\s*(?:>>>|#|//|\+ |raise |return |print|echo |assert |if |except |except:)`)
@@ -112,7 +126,10 @@ func (m *wordingMatcher) named(w wording, text []byte) []byte {
 
 // isUnloud reports whether a line that looks like an error is none.
 func (m *wordingMatcher) isUnloud(text []byte) bool {
-	return m.has(goesOnWords, text) || m.has(quietWords, text) || sourceLine().Match(text)
+	if glogWarning().Match(text) || daemonLine().Match(text) {
+		return true
+	}
+	return m.has(goesOnWords, text) || m.has(quietWords, text) || m.has(metricWords, text) && !m.has(failWords, text) || sourceLine().Match(text)
 }
 
 // recordLoud records a line that only a general row knows: an error in words of its own.
@@ -134,23 +151,36 @@ func (s *Scanner) recordLoud(row *compiledRow, l *line) {
 	}
 	e.kind = e.row.Kind
 	s.record(e, e.text[:min(len(e.text), 80)])
-	if last := s.lastLoud; e.kind == Fatal && last != nil && last.stream == e.stream && e.number-last.number <= 3 && last.kind.isGeneral() {
+	if last := s.lastLoud; e.kind == Fatal && last != nil && last.stream == e.stream && e.number-last.number <= 3 && last.kind.has(general) {
 		last.kind = Fatal // the line before the fatal one has the reason
 	}
 	s.lastLoud = e
-	if strings.HasSuffix(e.text, ":") {
+	if headline().MatchString(e.text) {
 		s.unfinished = e
 	}
 }
 
-// continueText adds a line to the text of the error that ended with a colon before it.
+// headline matches the text of an error whose reason is in the next line.
+var headline = lazyRegexp(`:$|\b(?:due to|because of)$|(?i)\b(?:fatal|error)\b[!: ]*(?:\([^)]*\))?$|^[-=*#]{3,} .* [-=*#]{3,}$`)
+
+// banner matches a headline with a rule on both sides: the box below it has the reason.
+var banner = lazyRegexp(`^[-=*#]{3,} `)
+
+// continueText adds the next line that has words to the text of an error that ended like
+// a headline.
 func (s *Scanner) continueText(l *line) {
 	e := s.unfinished
 	if e == nil || e.stream != l.stream {
 		return
 	}
-	s.unfinished = nil
-	if text := plainText(l.raw); l.number-e.number < 3 && len(e.text)+len(text) < maxText {
+	text := plainText(l.raw)
+	if strings.Trim(text, "-=*#|+ ") == "" && l.number-e.number < 4 {
+		return
+	}
+	if l.number-e.number > 2 || !banner().MatchString(e.text) {
+		s.unfinished = nil
+	}
+	if l.number-e.number < 4 && len(e.text)+len(text) < maxText {
 		e.text += " " + text
 	}
 }
@@ -161,7 +191,7 @@ func (e *event) readFields(raw []byte) {
 		return
 	}
 	var field struct {
-		Msg, Message, Error, Err string
+		Msg, Message, Error, Err jsonText
 		Rank                     *int
 		Host, Hostname, Node     string
 	}
@@ -176,11 +206,31 @@ func (e *event) readFields(raw []byte) {
 			e.host = plainText([]byte(host))
 		}
 	}
-	text := field.Msg + field.Message
-	if cause := field.Error + field.Err; cause != "" {
+	text := string(field.Msg + field.Message)
+	switch cause := string(field.Error + field.Err); {
+	case text == "":
+		text = cause
+	case cause != "":
 		text += ": " + cause
 	}
 	if text != "" {
 		e.text = plainText([]byte(text))
 	}
+}
+
+// jsonText is a field that holds a text, or an object with a text.
+type jsonText string
+
+// UnmarshalJSON reads the text. Values of other types have none.
+func (t *jsonText) UnmarshalJSON(p []byte) error {
+	var text string
+	if json.Unmarshal(p, &text) == nil {
+		*t = jsonText(text)
+		return nil
+	}
+	var object struct{ Message, Msg, Detail, Error string }
+	if json.Unmarshal(p, &object) == nil {
+		*t = jsonText(object.Message + object.Msg + object.Detail + object.Error)
+	}
+	return nil
 }

@@ -11,7 +11,7 @@ func everydayRows() []Row {
 	)
 	return []Row{
 		{
-			Key: "v01", Checks: ids("X-ABORTED"), Kind: Consequence, Pattern: `Terminating process because the JAX distributed service detected fatal errors|Polled an error from coordination service|Horovod has been shut down|HorovodInternalError`,
+			Key: "v01", Checks: ids("X-ABORTED"), Kind: Consequence, Pattern: `Terminating process because the JAX distributed service detected fatal errors|Polled an error from coordination service|Additional GRPC error information from remote target|Horovod has been shut down|HorovodInternalError`,
 			Cause: "another task of the job had failed", Fix: "look for the earliest error of another task", Seen: "JAX, Horovod", Source: "client.h, operations.cc",
 		},
 		{
@@ -19,11 +19,11 @@ func everydayRows() []Row {
 			Cause: "not all tasks came to the barrier in time", Fix: "the tasks that are listed did not come: read their logs, and check that they reach the coordinator's address", Seen: "JAX", Source: "coordination_service.cc",
 		},
 		{
-			Key: "v03", Checks: ids("X-MPI"), Kind: Clue, Pattern: `\*\*\* MPI_ERR_\w+: |Fatal error in (?:internal_|P)?MPI_?\w+: |\(rank (?P<rank>\d+) in comm \d+\): `,
+			Key: rowMPI, Quote: "MPI_ERR_", Checks: ids("X-MPI"), Kind: Clue, Pattern: `(?:MPICH ERROR \[Rank (?P<rank2>\d+)\] .*\[(?P<host>[\w.-]+)\] - .*)?(?:\(rank (?P<rank>\d+) in comm \d+\): )?Fatal error in (?:internal_|P?MPI_?)\w+: |\*\*\* MPI_ERR_\w+: |\(rank (?P<rank3>\d+) in comm \d+\): [^a]|\*\*\* An error occurred in MPI_\w+|MPI_INIT failed for some reason`,
 			Cause: "a call of MPI failed", Fix: "the lines below it say which argument or transport: compare counts and types of sender and receiver, and look for an earlier error of another rank", Seen: "Open MPI, MPICH", Source: "MPI_Error_string(3)",
 		},
 		{
-			Key: "v04", Checks: ids("X-STOPPED"), Kind: Clue, Pattern: `failed (?:liveness|startup) probe, will be restarted`,
+			Key: rowProbe, Checks: ids("X-STOPPED"), Kind: Clue, Pattern: `failed (?:liveness|startup) probe, will be restarted`,
 			Cause: "Kubernetes restarted a container because its probe got no answer", Fix: "give the probe more time (failureThreshold, timeoutSeconds), or remove it: a worker that computes may not answer", Seen: "Kubernetes", Source: "kubelet",
 		},
 		{
@@ -31,12 +31,20 @@ func everydayRows() []Row {
 			Cause: "docker could not start the container", Fix: "do what that line says: the image's name, a port that is in use, a folder that does not exist, or the NVIDIA container toolkit (docker run --rm --gpus all IMAGE nvidia-smi tests it)", Seen: "docker", Source: "moby",
 		},
 		{
-			Key: "v06", Checks: ids("G01"), Kind: Root, Pattern: `mce: \[Hardware Error\]|EDAC MC\d+: .*\bUE\b|SXid \(PCI:\S+\): \d+, Fatal|Kernel panic - not syncing|Uncorrectable .*(?:PCIe|AER)|PCIe Bus Error: severity=Uncorrect`,
+			Key: "v06", Checks: ids("G01"), Kind: Root, Pattern: `mce: \[Hardware Error\]: CPU \d+: Machine Check(?: Exception)?: \d+ Bank \d+: [abef]|EDAC MC\d+: .*\bUE\b|SXid \(PCI:\S+\): \d+, Fatal|Kernel panic - not syncing|Uncorrectable .*(?:PCIe|AER)|PCIe Bus Error: severity=Uncorrect`,
 			Cause: "the hardware of a node failed", Fix: "take the node out of the job (drain it) and read its kernel log (dmesg -T) and its console", Seen: "kernel", Source: "mce, EDAC, nvidia-nvswitch",
 		},
 		{
-			Key: "v07", Checks: ids("X-DISK"), Kind: Root, Pattern: `I/O error, dev \w+|EXT4-fs error|XFS \([^)]*\): (?:Corruption|log I/O error|Filesystem has been shut)|LustreError: |Remounting filesystem read-only`,
+			Key: "v07", Checks: ids("X-DISK"), Kind: Root, Pattern: `I/O error, dev \w+|EXT4-fs error|XFS \([^)]*\): (?:Corruption|log I/O error|Filesystem has been shut)|LustreError: .*(?:evicted by|rc = -(?:5|30)\b)|Remounting filesystem read-only`,
 			Cause: "a disk or file system of a node failed", Fix: "check that node's storage (dmesg -T, smartctl, lfs check servers); take the node out of the job", Seen: "kernel", Source: "block layer",
+		},
+		{
+			Key: "v11", Checks: ids("G01"), Kind: Warning, Pattern: `mce: \[Hardware Error\]`,
+			Cause: "the kernel logged a hardware error, perhaps one that it corrected", Fix: "read that node's kernel log (ras-mc-ctl --errors, mcelog)", Seen: "kernel", Source: "mce",
+		},
+		{
+			Key: "v12", Checks: ids("X-DISK"), Kind: Warning, Pattern: `LustreError: |Lustre: .*(?:Connection to .* was lost|request .* timed out)`,
+			Cause: "the Lustre client of a node had an error, perhaps one that it overcame", Fix: "lfs check servers on that node; look for `evicted` and `Connection restored` in its kernel log", Seen: "Lustre", Source: "kernel",
 		},
 		{
 			Key: "w01", Checks: ids("X-LIBRARY", "V05"), Kind: Primary, Pattern: `error while loading shared libraries: `,
@@ -67,7 +75,7 @@ func everydayRows() []Row {
 			Cause: "the shell saw a process killed by SIGKILL: most often the OOM killer", Fix: "check dmesg -T | grep -i oom on that node and the memory limit of its container or job", Seen: "bash", Source: "bash",
 		},
 		{
-			Key: "w08", Checks: ids("X-ABORTED"), Kind: Vague, Pattern: `MPI_ABORT was invoked on rank (?P<rank>\d+)|application called MPI_Abort\(.*process (?P<rank2>\d+)`,
+			Key: "w08", Checks: ids("X-ABORTED"), Kind: Vague, Pattern: `MPI_ABORT was invoked on rank (?P<rank>\d+)|(?:\[(?P<host>[\w.-]+)\] - Abort\(.*)?application called MPI_Abort\(.*process (?P<rank2>\d+)`,
 			Cause: "a rank ended the job itself (MPI_Abort)", Fix: "read what that rank printed before", Seen: "Open MPI, MPICH", Source: "MPI_Abort(3)",
 		},
 		{
@@ -79,7 +87,7 @@ func everydayRows() []Row {
 			Cause: "Slurm cannot give the job or step what it asks for", Fix: ask, Seen: "Slurm", Source: "salloc, srun",
 		},
 		{
-			Key: "w11", Checks: ids("X-RESOURCES"), Kind: CatchableClue, Pattern: `exceeded quota: |FailedScheduling .*(?:Insufficient|didn't match|untolerated taint)|\d+ Insufficient (?:nvidia\.com/gpu|cpu|memory)|No available node types can fulfill resource request|cannot be scheduled right now`,
+			Key: rowScheduling, Checks: ids("X-RESOURCES"), Kind: CatchableClue, Pattern: `exceeded quota: |FailedScheduling .*(?:Insufficient|didn't match|untolerated taint)|\d+ Insufficient (?:nvidia\.com/gpu|cpu|memory)|No available node types can fulfill resource request|cannot be scheduled right now|node has no GPU available|does not allocate any GPUs`,
 			Cause: "the cluster has no free node with what the job asks for", Fix: "ask for less, or wait until nodes are free: kubectl describe pod, ray status", Seen: "Kubernetes, Ray", Source: "kube-scheduler, ray",
 		},
 		{
@@ -95,7 +103,7 @@ func everydayRows() []Row {
 			Cause: "the job had to make room for another one", Fix: "the program is in order: continue from the last checkpoint, or use a higher priority", Seen: "Kubernetes, cloud", Source: "kube-scheduler",
 		},
 		{
-			Key: "w14", Checks: ids("X-NODE-LOST"), Kind: Stop, Pattern: `NodeNotReady|node is shutting down|Node (?P<host>\S+) status is now: NodeNotReady|The node with node id: \w+ .*has been marked dead|raylet .*has missed too many heartbeats`,
+			Key: "w14", Checks: ids("X-NODE-LOST"), Kind: Stop, Pattern: `NodeNotReady\s+node/(?P<host>\S+)|NodeNotReady|node is shutting down|Node (?P<host2>\S+) status is now: NodeNotReady|The node with node id: \w+ (?:and )?(?:ip|address): (?P<host3>[\d.]+) .*has been marked dead|The node with node id: \w+ .*has been marked dead|raylet .*has missed too many heartbeats`,
 			Cause: "a node stopped or no longer answered", Fix: console, Seen: "Kubernetes, Ray", Source: "node controller",
 		},
 		{
@@ -107,11 +115,19 @@ func everydayRows() []Row {
 			Cause: "a network link of a node went down", Fix: "check the cable, the port's counters and the switch; take the node out of the job", Seen: "kernel", Source: "mlx5_core",
 		},
 		{
+			Key: "w27", Checks: ids("X-CONNECT"), Kind: Catchable, Pattern: `(?:Unable to connect to GCS at|Failed to connect to GCS at address) (?P<peer>[\w.:-]*\w)`,
+			Cause: "the head node of Ray cannot be reached from this node", Fix: "check that `ray start --head` runs there, with the same version of Ray and Python, and that this node reaches its port (nc -vz HOST 6379)", Seen: "Ray", Source: "gcs_utils.py",
+		},
+		{
+			Key: rowActorNode, Checks: ids("X-NODE-LOST"), Kind: Clue, Pattern: `The actor (?:died|is dead) because its node has died|actor's node was terminated`,
+			Cause: "the node of a worker of Ray failed or no longer answered", Fix: console, Seen: "Ray", Source: "gcs_actor_manager.cc",
+		},
+		{
 			Key: rowActorDied, Checks: ids("X-ACTOR-DIED"), Kind: Ending, Pattern: `The actor (?:is dead because|died) .*(?:worker process has died|unexpectedly)|A worker died or was killed while executing a task(?:.*Worker IP address: (?P<host>[\d.]+))?(?:.*Worker PID: (?P<pid>\d+))?`,
 			Cause: "a worker of Ray ended, and no line shows why", Fix: "read the worker's own files on its node (/tmp/ray/session_latest/logs), and dmesg there for the OOM killer", Seen: "Ray", Source: "ray core worker",
 		},
 		{
-			Key: "w18", Checks: ids("X-DISK"), Kind: Clue, Pattern: `FailedMount |FailedAttachVolume|MountVolume\.SetUp failed|mount\.nfs: `,
+			Key: rowMount, Checks: ids("X-DISK"), Kind: Clue, Pattern: `FailedMount |FailedAttachVolume|MountVolume\.SetUp failed|mount\.nfs: `,
 			Cause: "a volume could not be mounted on a node", Fix: "kubectl describe pod names the volume and the reason; check that the node reaches its server", Seen: "Kubernetes, Linux", Source: "kubelet",
 		},
 		{
@@ -129,6 +145,10 @@ func everydayRows() []Row {
 		{
 			Key: "w23", Checks: ids("X-CRASHLOOP"), Kind: Ending, Pattern: `(?P<host>\S+)\s+\d+/\d+\s+(?:Init:)?CrashLoopBackOff|Back-off restarting failed container (?:.*in pod (?P<host2>[a-z0-9.-]+))?`,
 			Cause: "a container of a pod ends again and again, and this log does not say why", Fix: "kubectl logs --previous POD shows its last words, kubectl describe pod POD its exit code", Seen: "Kubernetes", Source: "kubelet",
+		},
+		{
+			Key: "w28", Checks: ids("X-CRASHLOOP"), Kind: Ending, Pattern: `Error pod (?P<host>\S+) container \S+ exitCode: [1-9]|\bPod: (?:[a-z0-9-]+\.)?(?P<host2>[a-z0-9-]+) exited with code [1-9]|The replica (?P<host3>[\w-]+) exited with a non-zero status`,
+			Cause: "a pod's container ended with an exit code, and this log does not say why", Fix: "kubectl logs POD (with --previous after a restart) shows its last words", Seen: "Kubeflow, Vertex AI", Source: "training-operator",
 		},
 		{
 			Key: "w24", Checks: ids("X-NCCL"), Kind: Vague, Pattern: `(?P<host>[\w.-]+): Test (?:NCCL|CUDA) failure \S+:\d+ '`,

@@ -10,12 +10,60 @@ func launchRows() []Row {
 	)
 	return []Row{
 		{
-			Key: "y01", Checks: ids("X-START"), Kind: Primary, Pattern: `slurmstepd: error: execve\(\): \S+ ?: |srun: error: Task launch for \S+ failed on node (?P<host>[^\s:]+)`,
+			Key: "y18", Checks: ids("X-ABORTED"), Kind: Consequence, Pattern: `Task launch for \S+ failed on node \S+: No such process`,
+			Cause: "the step could not start on another node", Fix: "look for the node of which srun gives another reason", Seen: "Slurm", Source: "srun",
+		},
+		{
+			Key: "y19", Checks: ids("X-FILE"), Kind: Warning, Pattern: `slurmstepd: error: couldn't chdir to`,
+			Cause: "a node lacks the job's folder, and Slurm went on in /tmp", Fix: "create or mount that folder on every node, or use --chdir", Seen: "Slurm", Source: "slurmstepd",
+		},
+		{
+			Key: "y33", Checks: ids("X-START"), Kind: Primary, Pattern: `(?:mpirun|mpiexec|prterun|orterun) was unable to (?:find the specified executable|launch the specified application|start the specified application)`,
+			Cause: "mpirun could not start the program on a node", Fix: start, Seen: "Open MPI", Source: "help-orterun.txt",
+		},
+		{
+			Key: "y01", Checks: ids("X-START"), Kind: Primary, Pattern: `slurmstepd: error: execve\(\): \S+ ?: |srun: error: tasks? (?P<rank>\d+)\S* launch failed: |srun: error: Task launch for \S+ failed on node (?P<host>[^\s:]+)`,
 			Cause: "the program could not be started on a node", Fix: start, Seen: "Slurm", Source: "srun, slurmstepd",
 		},
 		{
-			Key: "y02", Checks: ids("X-START"), Kind: Primary, Pattern: `OCI runtime (?:create|exec) failed: |executable file not found in \$PATH`,
+			Key: "y40", Quote: "nvidia-container-cli: ", Checks: ids("X-START"), Kind: Primary, Pattern: `nvidia-container-cli: \w|error running (?:prestart |createRuntime )?hook|no runtime for "nvidia" is configured`,
+			Cause: "the NVIDIA container toolkit could not give the GPUs to the container", Fix: "nvidia-smi on that node must work, with one version of the driver's module and library (else reboot it); docker run --rm --gpus all IMAGE nvidia-smi tests the toolkit", Seen: "nvidia-container-toolkit", Source: "libnvidia-container",
+		},
+		{
+			Key: rowContainer, Checks: ids("X-START"), Kind: CatchableClue, Pattern: `FailedCreatePodSandBox|Failed to create pod sandbox|CreateContainer(?:Config)?Error|RunContainerError|UnexpectedAdmissionError|FailedPostStartHook`,
+			Cause: "Kubernetes could not start a pod's container on its node", Fix: "kubectl describe pod names the reason: a secret or config map that does not exist, a runtime class, a device plugin without healthy GPUs", Seen: "Kubernetes", Source: "kubelet",
+		},
+		{
+			Key: "y42", Checks: ids("X-NODE-LOST"), Kind: Stop, Pattern: `job killed: node \d+ \((?P<host>[^)\s]+)\) requested job (?:terminate|die)`,
+			Cause: "a node of the job failed or no longer answered (PBS)", Fix: "pbsnodes -v HOST and tracejob show the node and the reason", Seen: "PBS", Source: "pbs_mom",
+		},
+		{
+			Key: "y02", Checks: ids("X-START"), Kind: Primary, Pattern: `executable file not found in \$PATH|unable to start container process: exec: `,
 			Cause: "the container's program is not in its image", Fix: "name a program that the image has: docker run --rm -it --entrypoint sh IMAGE shows them", Seen: "docker, containerd", Source: "runc",
+		},
+		{
+			Key: "y43", Checks: ids("X-START"), Kind: Primary, Pattern: `OCI runtime (?:create|exec) failed: `,
+			Cause: "the container runtime could not start the container", Fix: "do what the end of that line says: a folder to mount, a device, a limit or a security profile that this node lacks", Seen: "docker, containerd", Source: "runc",
+		},
+		{
+			Key: "y45", Checks: ids("X-ARGS"), Kind: Primary, Pattern: `Open MPI has detected that a parameter given to a command line|(?:mpirun|mpiexec\S*|prterun|orterun|srun|sbatch|salloc|jsrun|aprun|qsub|bsub|torchrun|deepspeed|accelerate|horovodrun|ray)(?:\[\d+\])?: (?:error: )?(?:unrecogni[sz]ed |invalid option|unknown option|bad option|option requires an argument|option '?\S+'? requires)|match_arg \(.*unrecognized argument`,
+			Cause: "the launcher does not accept its own options", Fix: "correct the launcher's command line; its --help lists the options", Seen: "Open MPI, Hydra, Slurm", Source: "help-orterun.txt",
+		},
+		{
+			Key: "y60", Checks: ids("X-START"), Kind: Primary, Pattern: `Error from \S*@(?P<host>[\w.-]+): Failed to execute `,
+			Cause: "the program could not be started on a node (HTCondor)", Fix: start, Seen: "HTCondor", Source: "condor_starter",
+		},
+		{
+			Key: "y62", Checks: ids("X-LIBRARY", "V05"), Kind: CatchableClue, Pattern: `\bmismatch in versions\b|\bversions? mismatch(?:ed)?\b|\bincompatible versions? of |\bversions? (?:differ|do not match)\b`,
+			Cause: "two processes of the job have different versions of a program or library", Fix: "install the same release on all nodes, and look which one a login without a shell finds there: ssh NODE PROGRAM --version", Seen: "PRRTE, others", Source: "its words",
+		},
+		{
+			Key: "y63", Checks: ids("X-PEER-EXITED"), Kind: Absence, Pattern: `srun: StepId=\S+ tasks? (?P<rank>\d+)[-,\d]*: exited(?:\s*$|\s+(?:[^a]|a[^b]))`,
+			Cause: "a task ended well, and srun stopped the others because they went on for longer than --wait allows", Fix: "srun --wait=0 lets the others end in their own time; otherwise look why this task had less work", Seen: "Slurm", Source: "srun(1)",
+		},
+		{
+			Key: "y61", Checks: ids("X-START"), Kind: Primary, Pattern: `OMPI was not built with SLURM's PMI|direct launched using "srun",.*PMI`,
+			Cause: "this Open MPI cannot be started by srun, because it has no PMI of Slurm", Fix: "srun --mpi=list shows what Slurm has: use srun --mpi=pmix with an Open MPI that was built with PMIx, or start it with mpirun", Seen: "Open MPI", Source: "help-mpi-runtime.txt",
 		},
 		{
 			Key: "v10", Checks: ids("X-START"), Kind: Clue, Explains: ids("X-SEGV"), Pattern: `(?:could not|couldn't|failed to) start (?:the )?container|container (?:creation|start) failed`,
@@ -30,11 +78,11 @@ func launchRows() []Row {
 			Cause: "the shell did not find a file of the job's script", Fix: start, Seen: "bash", Source: "bash",
 		},
 		{
-			Key: "y04", Checks: ids("X-START"), Kind: CatchableClue, Pattern: `ErrImagePull|ImagePullBackOff|Back-off pulling image`,
+			Key: rowImage, Checks: ids("X-START"), Kind: CatchableClue, Pattern: `ErrImagePull|ImagePullBackOff|InvalidImageName|Back-off pulling image|Failed to pull image|(?:in pod "(?P<host>[^"]+)" )?is waiting to start: (?:trying and failing to pull image|image can't be pulled)`,
 			Cause: "the node could not pull the container's image", Fix: "check the image's name and the pull secret: kubectl describe pod", Seen: "Kubernetes", Source: "kubelet",
 		},
 		{
-			Key: "y05", Checks: ids("X-SSH"), Kind: Primary, Pattern: `(?:@(?P<host3>[^\s:]+): )?Permission denied \((?:publickey|password|gssapi|keyboard)|ssh: connect to host (?P<host>\S+) port \d+: |Host key verification failed|host=(?P<host2>\S+) was not reachable via ssh`,
+			Key: "y05", Checks: ids("X-SSH"), Kind: Primary, Pattern: `(?:@(?P<host3>[^\s:]+): )?Permission denied \((?:publickey|password|gssapi|keyboard)|ssh: connect to host (?P<host>\S+) port \d+: |Host key for (?P<host4>\S+) has changed|Host key verification failed|host=(?P<host2>\S+) was not reachable via ssh`,
 			Cause: "the launcher could not log in to a host over ssh", Fix: ssh, Seen: "OpenSSH, DeepSpeed, mpirun", Source: "ssh(1)",
 		},
 		{
@@ -42,16 +90,48 @@ func launchRows() []Row {
 			Cause: "the connection over ssh to a host failed or broke", Fix: ssh, Seen: "pdsh", Source: "pdsh",
 		},
 		{
-			Key: "y07", Checks: ids("X-EVICTED", "L07"), Kind: Root, Pattern: `Evicted\s.*kubelet|Reason:\s+Evicted\b|The node was low on resource: |Pod ephemeral local storage usage exceeds|workers are evicted`,
+			Key: "y31", Checks: ids("X-SSH"), Kind: Clue, Pattern: `unable to run (?:bstrap_)?proxy on (?P<host>[^\s(]+)`,
+			Cause: "mpiexec could not start its helper on a host", Fix: ssh, Seen: "Intel MPI, MPICH", Source: "hydra_demux_poll.c",
+		},
+		{
+			Key: "y34", Checks: ids("X-START"), Kind: Primary, Pattern: `HYD_spawn .*execvp error on file \S+|execvp error on file \S+ \(No such file`,
+			Cause: "mpiexec could not start the program on a node", Fix: start, Seen: "Intel MPI, MPICH", Source: "hydra_spawn.c",
+		},
+		{
+			Key: "y35", Checks: ids("X-START"), Kind: Vague, Pattern: `An ORTE daemon has unexpectedly failed after launch|was unable to reliably start one or more daemons`,
+			Cause: "mpirun could not start its daemon on a node, or the daemon could not connect back", Fix: "ssh to each host must work without a password and find Open MPI there; name the common network: mpirun --mca btl_tcp_if_include eth0 --mca oob_tcp_if_include eth0", Seen: "Open MPI", Source: "help-errmgr-base.txt",
+		},
+		{
+			Key: "y36", Checks: ids("X-START"), Kind: SystemError, Pattern: `Lmod has detected the following error: |ModuleCmd_Load\.c.*ERROR:\d+:Unable to locate a modulefile`,
+			Cause: "a module of the environment could not be loaded on this node", Fix: "module spider NAME shows the versions of this cluster; load the same ones on every node", Seen: "Lmod, Environment Modules", Source: "Lmod",
+		},
+		{
+			Key: rowRegistry, Checks: ids("X-START", "X-AUTH"), Kind: Primary, Pattern: `\[ERROR\] URL \S+ returned error code: \d+|failed to resolve reference .*(?:401|403|not found)|pull access denied for |manifest (?:unknown|for \S+ not found)`,
+			Cause: "the registry has no such image, or refused the credentials", Fix: "check the image's name and tag, and the credentials of the node (enroot's .credentials, docker login, a pull secret)", Seen: "enroot, docker, containerd", Source: "their sources",
+		},
+		{
+			Key: "y54", Checks: ids("X-START"), Kind: Primary, Pattern: `\bpyxis: {2,}\S.*(?:fail|error|no such|denied|cannot|unable|invalid|not found)`,
+			Cause: "a container could not be started on a node, as enroot's log says", Fix: "do what that line says: a program that the image lacks (--no-container-entrypoint), a folder to mount, the image's file, the NVIDIA container toolkit", Seen: "pyxis", Source: "enroot",
+		},
+		{
+			Key: "y38", Checks: ids("X-NODE-LOST"), Kind: Vague, Pattern: `^Connection to (?P<host>\S+) closed by remote host|^client_loop: send disconnect: `,
+			Cause: "the connection over ssh to a host broke: the host ended, or the network to it", Fix: "check that host's console, power and network; keep the launcher in tmux or under a scheduler", Seen: "OpenSSH", Source: "ssh(1)",
+		},
+		{
+			Key: "y07", Checks: ids("X-EVICTED", "L07"), Kind: Root, Pattern: `Evicted\s.*kubelet|Evicted\s+pod/|The node had condition: \[|Reason:\s+Evicted\b|The node was low on resource: |Pod ephemeral local storage usage exceeds|workers are evicted`,
 			Cause: "Kubernetes evicted a pod: its node ran out of disk or memory", Fix: evict, Seen: "Kubernetes", Source: "kubelet",
 		},
 		{
-			Key: "y08", Checks: ids("X-NODE-LOST"), Kind: Primary, Pattern: `Remote daemon: \[\[\d+,\d+\],\d+\] on node (?P<host>\S+)`,
+			Key: "y08", Checks: ids("X-NODE-LOST"), Kind: Primary, Pattern: `Remote daemon: \[\S+\] on node (?P<host>\S+)|lost communication with its daemon located on node`,
 			Cause: "mpirun lost its daemon on a node: the node or the network to it failed", Fix: "check that node's console, kernel log and power, and the scheduler's records of it", Seen: "Open MPI", Source: "help-errmgr-base.txt",
 		},
 		{
 			Key: "y09", Checks: ids("X-STOPPED"), Kind: Vague, Pattern: `Received (?:\d+|SIG\w+) death signal, shutting down workers`,
 			Cause: "a signal from outside stopped the launcher; no worker had failed before, as far as this log shows", Fix: "signal 1 comes from a terminal that closed: use tmux, sbatch or setsid; 15 from a scheduler or a user: look into its records (sacct -j, kubectl get events)", Seen: "torchrun", Source: "torch/distributed/elastic/agent",
+		},
+		{
+			Key: "y32", Checks: ids("X-STOPPED"), Kind: Vague, Pattern: `\*\*\* JOB \d+ ON \S+ CANCELLED AT [-:T\d]+ \*\*\*|TERM_OWNER|job killed: (?:by owner|deleted by)`,
+			Cause: "somebody cancelled the job; no line shows a failure before", Fix: "nothing, if that was intended; otherwise sacct -j shows who cancelled it", Seen: "Slurm, LSF", Source: "slurmstepd",
 		},
 		{
 			Key: "y10", Checks: ids("X-NODE-LOST"), Kind: Clue, Pattern: `task:(?P<rank>\d+) has been set to ERROR in coordination service|Task /job:\S+/task:(?P<rank2>\d+) heartbeat timeout`,
@@ -70,8 +150,8 @@ func launchRows() []Row {
 			Cause: "a rank did not submit a tensor for which the others wait", Fix: "find out what that rank did last; every rank must submit the same tensors", Seen: "Horovod", Source: "stall_inspector.cc",
 		},
 		{
-			Key: "y14", Checks: ids("X-TIMEOUT-MISSING-RANK"), Kind: Absence, Pattern: `waiting for remainder of ranks for more than \d+ seconds`,
-			Cause: "some ranks did not submit a tensor for which the others wait", Fix: "the ready ranks are listed: look at the others; every rank must submit the same tensors", Seen: "Horovod", Source: "stall_inspector.cc",
+			Key: "y14", Checks: ids("X-TIMEOUT-MISSING-RANK"), Kind: Absence, Pattern: `waiting for remainder of ranks for more than \d+ seconds|other ranks (?:that )?(?:did ?n.t|did not|have ?n.t|have not)`,
+			Cause: "some ranks did not come where the others wait for them", Fix: "the line names ranks that are ready: look at the others, each in its own log; every rank must submit the same work", Seen: "Horovod, SGLang", Source: "stall_inspector.cc",
 		},
 		{
 			Key: "y15", Checks: ids("X-HOSTOOM", "L07"), Kind: Root, Pattern: `Task was killed due to the node running low on memory|Workers \(tasks / actors\) killed due to memory pressure \(OOM\)(?:.*IP: (?P<host2>[^\s,)]+))?|Memory on the node \(IP: (?P<host>[^\s,]+)`,

@@ -7,7 +7,7 @@ func networkRows() []Row {
 		reach = "`gorun check` on all nodes names the nodes that cannot reach each other; choose the common network with --iface, or open the ports between the nodes"
 		ib    = "install rdma-core and map /dev/infiniband into the container on every node, or unset NCCL_NET"
 	)
-	const connect = `connect to (?P<peer>\S+) (?:returned|failed\s*:)\s*(?:with error )?`
+	const connect = `connect to (?P<peer>\S+) (?:returned|failed\s*:)\s*(?:with error )?(?:\d+\()?`
 	return []Row{
 		{
 			Key: "12", Checks: ids("I01", "I09"), Kind: Primary, Pattern: `Bootstrap\s*:\s*no socket interface found`,
@@ -128,6 +128,10 @@ func networkRows() []Row {
 		{
 			Key: "x13", Checks: ids("X-PORT", "R02"), Kind: Warning, Pattern: `Address already in use`,
 			Cause: "a port is in use, perhaps for one of the address families only", Fix: "`ss -ltnp` shows the process that has it; use another --master-port, or let gorun choose", Seen: "torch", Source: "socket.cpp",
+		},
+		{
+			Key: "x14", Checks: ids("X-PORT", "R02"), Kind: CatchableClue, Pattern: `\blisten on .{0,80}\bport\S* fail|(?:failed to|unable to|cannot|could not) (?:bind|listen) (?:to|on) `,
+			Cause: "a process could not listen on a port: another one has it, or it is not free for this user", Fix: "`ss -ltnp` on that node shows the process that has it: end it, or use another port", Seen: "HCCL, others", Source: "listen(2)",
 		},
 		{
 			Key: "94", Checks: ids("L06"), Kind: Primary, Pattern: `nf_conntrack: (?:nf_conntrack: )?table full`,

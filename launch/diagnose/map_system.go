@@ -42,15 +42,15 @@ func systemRows() []Row {
 			Cause: "the worker could not start a thread: the limit of processes was reached", Fix: threads, Seen: "2.29.2+", Source: "src/include/checks.h",
 		},
 		{
-			Key: "65", Checks: ids("L04"), Kind: Primary, Pattern: `pthread_create.*Resource temporarily unavailable|can't start new thread|OpenBLAS blas_thread_init: pthread_create failed`,
+			Key: "65", Checks: ids("L04"), Kind: Primary, Pattern: `(?:pthread_create|ThreadPoolBuildError|failed to spawn thread).*Resource temporarily unavailable|can't start new thread|OpenBLAS blas_thread_init: pthread_create failed`,
 			Cause: "the worker could not start a thread: the limit of processes was reached", Fix: threads, Seen: "OS", Source: "pthread_create(3)",
 		},
 		{
-			Key: "x23", Checks: ids("X-SEGV", "L01"), Kind: Primary, Pattern: `Caught signal 7 \(Bus error|Signal: Bus error|Fatal Python error: Bus error|SIGBUS`,
+			Key: "x23", Checks: ids("X-SEGV", "L01"), Kind: Primary, Pattern: `Caught signal (?:number )?7 (?:\(Bus error|BUS)|Signal: Bus error|Fatal Python error: Bus error|SIGBUS`,
 			Cause: "the worker was killed by a bus error, most often because /dev/shm is full", Fix: shm, Seen: "OS", Source: "section 6.5",
 		},
 		{
-			Key: "x24", Checks: ids("X-SEGV"), Kind: Primary, Pattern: `Segfault encountered|Caught signal 11 \(Segmentation fault|Signal: Segmentation fault|Fatal Python error: Segmentation fault|\*\*\* SIGSEGV received|signal SIGSEGV: segmentation violation|\bSegmentation fault\b|segfault at [0-9a-f]+ ip|(?:was killed by|failed with) SIGSEGV|SIGILL|Illegal instruction|double free or corruption|AddressSanitizer: `,
+			Key: "x24", Checks: ids("X-SEGV"), Kind: Primary, Pattern: `Segfault encountered|Caught signal (?:number )?11 (?:\(Segmentation fault|SEGV)|Signal: Segmentation fault|Fatal Python error: Segmentation fault|\*\*\* SIGSEGV received|signal SIGSEGV: segmentation violation|\bSegmentation fault\b|segfault at [0-9a-f]+ ip|(?:was killed by|failed with) SIGSEGV|SIGILL|Illegal instruction|double free or corruption|AddressSanitizer: `,
 			Cause: "the worker crashed in native code", Fix: "run python -X faulthandler, or keep a core file (ulimit -c unlimited), to see the stack; the usual reason is mixed builds of torch and its extensions", Seen: "OS", Source: "section 6.5",
 		},
 		{
@@ -62,12 +62,16 @@ func systemRows() []Row {
 			Cause: "the kernel killed a process because memory was used up", Fix: host, Seen: "kernel", Source: "section 5",
 		},
 		{
-			Key: "x26", Checks: ids("X-HOSTOOM", "L07"), Kind: Root, Pattern: `OOMKilled\s+pod/(?P<host>\S+)|\bOOMKilled\b|srun: error: .*: Out Of Memory|oom[-_]kill event|Exceeded (?:job|step) memory limit|TERM_MEMLIMIT|job killed: (?:mem|vmem|pmem)\b|DataLoader worker.* killed by signal: Killed`,
+			Key: "x26", Checks: ids("X-HOSTOOM", "L07"), Kind: Root, Pattern: `OOMKilled\s+pod/(?P<host>\S+)|The replica (?P<host2>[\w-]+) ran out-of-memory|Lost executor \d+ on (?P<host3>[^\s:]+): Container killed by YARN for exceeding|(?:Error from \S*@(?P<host4>[\w.-]+): )?Job has gone over memory limit|exceeded job hard limit "(?:h_vmem|h_rss|s_vmem)"|Container killed by YARN for exceeding|Exit Message: "OOM Killed"|\bOOMKilled\b|srun: error: .*: Out Of Memory|oom[-_]kill event|Exceeded (?:job|step) memory limit|TERM_MEMLIMIT|job killed: (?:mem|vmem|pmem)\b|DataLoader worker.* killed by signal: Killed`,
 			Cause: "a process was killed because the memory of its container or job was used up", Fix: host, Seen: "Slurm, Kubernetes", Source: "section 5",
 		},
 		{
 			Key: "x27", Checks: ids("X-DATALOADER"), Kind: Catchable, Pattern: `Caught \w+ in DataLoader worker process`,
 			Cause: "the dataset raised an exception in a worker of the dataloader", Fix: "read the original traceback below that line; num_workers=0 shows it directly", Seen: "torch", Source: "torch/_utils.py",
+		},
+		{
+			Key: "x2a", Checks: ids("X-ABORTED"), Kind: Consequence, Pattern: `DataLoader worker \(pid.*killed by signal: (?:Terminated|Interrupt|Hangup)`,
+			Cause: "a worker of the dataloader was stopped from outside", Fix: "look for what stopped the job: its scheduler, a launcher, a user", Seen: "torch", Source: "dataloader.py",
 		},
 		{
 			Key: "x28", Checks: ids("X-DATALOADER"), Kind: Catchable, Pattern: `DataLoader worker \(pid.*(?:killed by signal|exited unexpectedly)|DataLoader timed out after`,

@@ -2,6 +2,7 @@ package diagnose
 
 import (
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -141,6 +142,26 @@ func TestHealthyLinesMatchNoRow(t *testing.T) {
 	} {
 		if got := matchRow(line); got != "" {
 			t.Errorf("row %s: %s", got, line)
+		}
+	}
+}
+
+// TestFinderOfShortWords shows that a word that is too short neither stops the finder nor
+// hides the others.
+func TestFinderOfShortWords(t *testing.T) {
+	f := newFinder([][]string{{"end", ""}, {"peer died"}})
+	var found []int
+	f.all([]byte("the end: Peer died"), func(entry, _ int) { found = append(found, entry) })
+	if !slices.Equal(found, []int{1}) {
+		t.Errorf("the finder found entries %d, want 1 only", found)
+	}
+}
+
+// TestJobLinesHaveWords shows that the finder finds the words of each line of the job.
+func TestJobLinesHaveWords(t *testing.T) {
+	for i, l := range jobLines() {
+		if shortest(l.words) < gram {
+			t.Errorf("line %d of the job: a word of %q has less than %d bytes", i, l.words, gram)
 		}
 	}
 }

@@ -36,11 +36,11 @@ func verbsRows() []Row {
 			Cause: "an adapter has no route to its peer's address", Fix: "compare the GIDs and subnets of the adapters with `gorun check`; name the common ones in NCCL_IB_HCA", Seen: "all", Source: "nccl-tests#185",
 		},
 		{
-			Key: "31", Checks: ids("L03"), Kind: Primary, Pattern: `ibv_reg_mr\w* failed with (?:error )?(?:12 )?Cannot allocate memory`,
+			Key: "31", Checks: ids("L03"), Kind: Primary, Pattern: `ibv_reg_mr\w*(?:\([^)]*\))? failed(?: with)?:? (?:error )?(?:12 )?Cannot allocate memory`,
 			Cause: "memory could not be locked for the adapter", Fix: memlock, Seen: "all", Source: "nccl-tests#206",
 		},
 		{
-			Key: "32", Checks: ids("L03"), Kind: Primary, Pattern: `ibv_create_(?:qp|cq) failed`,
+			Key: "32", Checks: ids("L03"), Kind: Primary, Pattern: `ibv_create_(?:qp|cq)(?:_ex)?(?:\([^)]*\))? failed|Unable to create \w+ CQ .*Cannot allocate memory`,
 			Cause: "the adapter could not make a queue: locked memory, its limit of queues, or its driver", Fix: memlock, Seen: "all", Source: "nccl-tests#206",
 		},
 		{
@@ -50,6 +50,14 @@ func verbsRows() []Row {
 		{
 			Key: "34", Checks: ids("N04", "I05", "G04"), Kind: Unreachable, Pattern: `Got completion from peer (?P<peer>\S+).*(?:status=|error )(?:[A-Z_]+)?\(?12\)?(?:[ ,]|$)|Got completion from peer \S+.*RETRY_EXC_ERR`,
 			Cause: "a peer's adapter no longer answered: the peer ended, or cable, GID, MTU, route or flow control failed", Fix: "first check whether the peer's process ended earlier; then compare GIDs and MTUs with `gorun check`, and read the port's counters", Seen: "2.21+", Source: "net_ib/p2p.cc:688",
+		},
+		{
+			Key: "y44", Checks: ids("N04", "I05", "G04"), Kind: Unreachable, Pattern: `\bTransport retry count exceeded|\bEndpoint timeout.*\brip (?P<peer>\S+)|UCX +ERROR .*(?:Destination is unreachable|Endpoint timeout)`,
+			Cause: "a peer's adapter no longer answered: the peer ended, or cable, GID, MTU, route or flow control failed", Fix: "first check whether the peer's process ended earlier; then compare GIDs and MTUs with `gorun check`, and read the port's counters", Seen: "UCX", Source: "ucx#6000, #5199",
+		},
+		{
+			Key: rowMPIAdapter, Checks: ids("X-MPI", "N05"), Kind: CatchableClue, Pattern: `(?:(?P<host>[\w-][\w.-]*?)(?:\.\d+|:rank(?P<rank>\d+)(?:\.\S+)?: ))?PSM\d? can't open \w+ unit|PSM\d was unable to open|psm\d?_ep_open failed|failed an OFI Libfabric library call|: OFI \w[\w() ]*(?:failed|failure)`,
+			Cause: "MPI could not open the network adapter of a node", Fix: "fi_info and ibv_devinfo on that node must show the adapter and an active link; in a container map its devices; FI_PROVIDER=tcp tells whether the rest works", Seen: "Open MPI, MPICH, PSM", Source: "mtl_ofi_component.c, ofi_init.c",
 		},
 		{
 			Key: "36", Checks: ids("N07"), Kind: Primary, Pattern: `Got completion from peer (?P<peer>\S+).*vendor.?err.? ?81\b`,

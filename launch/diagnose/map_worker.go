@@ -2,7 +2,6 @@ package diagnose
 
 // Keys of rows that the code names, most of them found from several lines.
 const (
-	rowNotAllCame        = "x50" // not all ranks came to the start
 	rowException         = "x40" // a traceback
 	rowDesync            = "x42" // watchdogs in different collectives
 	rowDataset           = "x27" // an exception of the dataset
@@ -10,6 +9,7 @@ const (
 	rowTimeout           = "74"  // a time-out that a watchdog reports
 	rowMissing           = "x43" // ranks that never joined
 	rowAllWait           = "x44" // all ranks in one collective
+	rowSelfTest          = "x70" // gorun's self-test, which its rank 0 reports for all
 	rowNoReason          = "x45" // an exit code without a reason
 	rowKilled            = "x46" // killed by SIGKILL
 	rowCrashed           = "x24"
@@ -18,6 +18,14 @@ const (
 	rowStopped           = "x92"  // stopped by a launcher or a scheduler
 	rowStopException     = "x93"  // an exception that shows a stop from outside
 	rowActorDied         = "w17"  // an exception about a process of Ray that ended, too
+	rowMount             = "w18"  // a volume of a pod
+	rowScheduling        = "w11"  // no node for a pod
+	rowImage             = "y04"  // a pod's image
+	rowRegistry          = "y37"  // an image that the registry refuses
+	rowContainer         = "y39"  // a container of a pod
+	rowProbe             = "v04"  // a pod's probe
+	rowActorNode         = "w25"  // the node of a process of Ray
+	rowUnreached         = "z23"  // what the system says of a server that cannot be reached
 	rowPeerException     = "x94"  // an exception that shows a lost peer
 	rowLauncherException = "x57"  // an exception of a launcher
 	rowNoStderr          = "x58"  // an exit code and nothing on stderr
@@ -29,15 +37,30 @@ const (
 	rowUnknownWarning    = "z01"  // an NCCL WARN that no other row knows
 	rowFatal             = "z10"  // a line at the level fatal
 	rowLogged            = "z11"  // a line at the level error
+	rowAborted           = "x71"  // a line of the log, after which MPI ended the job
+	rowTwiceRank         = "x72"  // ranks that several processes announce
 	rowNotFound          = "x67"  // an exit code by which a shell says that it found no program
 	rowCoreDumped        = "z08"  // a core dump without another word
 	rowCascade           = "z02"  // such a line that speaks of another failure
 	rowSummary           = "z03"  // such a line that sums up
 	rowInterrupted       = "x66"  // an exception that shows Ctrl-C
+	rowMPI               = "v03"  // an error that MPI reports
+	rowMPIAdapter        = "y47"  // an adapter that MPI cannot open
 	rowTwoOnGPU          = "46"   // two ranks on one GPU, as NCCL says
 	rowHostID            = "x64"  // two hosts that NCCL takes for one
 	noLine               = `\b\B` // matches nothing
 )
+
+// selfTestRows returns the row about gorun's self-test. It comes before all others, whose
+// words its verdict may repeat.
+func selfTestRows() []Row {
+	return []Row{
+		{
+			Key: rowSelfTest, Checks: ids("X-SELFTEST"), Kind: Root, Pattern: `(?:\bFAILED|the self-test failed) at the rung "[^"]*": (?:(?:the \d+ ranks of )?node \d+ \((?P<host>[^)\s]+)\)(?:(?:, node \d+ \([^)\s]+\))* and node \d+ \((?P<peer>[^)\s]+)\))? (?:fails?\b|has \d+ GPUs?\b)|rank (?P<rank>\d+) \([^)]*\) on (?P<host2>[^:\s]+)(?:: | fails | has NCCL |(?:, rank \d+ \([^)]*\) on [^:\s]+)* and rank (?P<rank2>\d+) \([^)]*\) on [^:\s]+ fail )|rank (?P<rank3>\d+) and rank (?P<rank4>\d+) on (?P<host3>\S+) have the same GPU)?`,
+			Cause: "gorun's self-test found a fault before the program", Fix: "do what the line `fix:` of the self-test says; gorun selftest with the same flags repeats it", Seen: "gorun", Source: "docs/selftest.md",
+		},
+	}
+}
 
 // workerRows returns the rows about the program, its collectives and its ranks.
 func workerRows() []Row {
@@ -52,12 +75,8 @@ func workerRows() []Row {
 			Cause: "ranks are in different collectives", Fix: desync, Seen: "torch, NCCL with checks", Source: "ProcessGroupWrapper.cpp, TraceUtils.h",
 		},
 		{
-			Key: "x69", Checks: ids("X-HANG"), Kind: Root, Pattern: `^gorun(?:\[[^]]*\])?: .*?(?:\brank (?P<rank>\d+)(?: \([^)]*\))? )?(?:never entered|never made the other end of|is in .*, not in the|ranks wait for each other|are all in .* none is behind).*; (?:stopping the workers|exit code 124)$`,
+			Key: "x69", Checks: ids("X-HANG"), Kind: Root, Pattern: `^gorun(?:\[[^]]*\])?: .*?(?:\brank (?P<rank>\d+)(?: \([^)]*\))? )?(?:never entered|do(?:es)? not go on in|never made the other end of|is in .*, not in the|ranks wait for each other|are all in .* none is behind).*; (?:stopping the workers|exit code 124)$`,
 			Cause: "a rank did not make the call that the others wait in", Fix: missing, Seen: "gorun", Source: "docs/hangs.md",
-		},
-		{
-			Key: "x70", Checks: ids("X-SELFTEST"), Kind: Root, Pattern: `(?:\bFAILED|the self-test failed) at the rung "[^"]*": (?:(?:the \d+ ranks of )?node \d+ \((?P<host>[^)\s]+)\) fails? |rank (?P<rank>\d+) \([^)]*\) on (?P<host2>[^:\s]+): )?`,
-			Cause: "gorun's self-test found a fault before the program", Fix: "do what the line `fix:` of the self-test says; gorun selftest with the same flags repeats it", Seen: "gorun", Source: "docs/selftest.md",
 		},
 		{
 			Key: rowDesync, Checks: ids("X-DESYNC", "R03"), Kind: Absence, Pattern: noLine,
@@ -68,15 +87,23 @@ func workerRows() []Row {
 			Cause: "a rank did not enter a collective for which the others wait", Fix: missing, Seen: "torch", Source: "ProcessGroupGloo.cpp; section 6.2",
 		},
 		{
+			Key: "y49", Checks: ids("X-ACTOR-DIED"), Kind: Symptom, Pattern: `Lost executor \d+ on (?P<host>[^\s:]+): `,
+			Cause: "an executor of Spark ended", Fix: "read that executor's stderr (Spark's web page, yarn logs): exit code 137 or a limit of memory is the usual reason", Seen: "Spark", Source: "TaskSchedulerImpl",
+		},
+		{
+			Key: "y46", Checks: ids("X-TIMEOUT-MISSING-RANK"), Kind: Absence, Pattern: `(?:Notify record|did not (?:receive|get) .{0,60}) from remote rank:? ?\[(?P<rank>\d{1,6})\]|\bEI000[26]: .*(?:times? out|timeout)|Getting socket times out`,
+			Cause: "a rank did not come to a collective of HCCL, or no longer answered", Fix: missing, Seen: "CANN", Source: "hccl",
+		},
+		{
 			Key: "y27", Checks: ids("X-TIMEOUT-MISSING-RANK", "R02"), Kind: Absence, Pattern: `ncclUniqueId from \[(?P<rank>\d+)\] via c10d key-value store.*(?:Timeout|timed out)`,
 			Cause: "a rank did not start the communicator for which the others wait", Fix: missing, Seen: "torch", Source: "ProcessGroupNCCL.cpp",
 		},
 		{
-			Key: rowNotAllCame, Checks: ids("X-TIMEOUT-MISSING-RANK", "R02"), Kind: Absence, Pattern: `Timed out initializing process group in store based barrier`,
+			Key: "x50", Checks: ids("X-TIMEOUT-MISSING-RANK", "R02"), Kind: AbsenceOfAll, Pattern: `Timed out initializing process group in store based barrier`,
 			Cause: "not all ranks entered the start of the process group", Fix: start, Seen: "torch", Source: "distributed_c10d.py",
 		},
 		{
-			Key: "x47", Checks: ids("X-TIMEOUT-MISSING-RANK", "R02"), Kind: Absence, Pattern: `Timed out after \d+ seconds waiting for (?:clients|workers)|client socket has timed out after \S+ while trying to connect to \(?(?P<peer>[^\s,)]+)|client socket has (?:timed out|failed to connect to any network address)|wait timeout after \d+ ?ms|(?:Error|error): Socket Timeout`,
+			Key: "x47", Checks: ids("X-TIMEOUT-MISSING-RANK", "R02"), Kind: Absence, Pattern: `Timed out after \d+ seconds waiting for (?:clients|workers)|client socket has timed out after \S+ while trying to connect to \(?(?P<peer>[^\s,)]+)|client socket has (?:timed out|failed to connect to any network address)|wait timeout after \d+ ?ms|(?:Error|error): Socket Timeout|RuntimeError: connect\(\) timed out`,
 			Cause: "a rank, or the store at MASTER_ADDR:MASTER_PORT, was not ready in time", Fix: start, Seen: "torch", Source: "TCPStore.cpp",
 		},
 		{
@@ -96,7 +123,7 @@ func workerRows() []Row {
 			Cause: "the worker was killed by SIGKILL and nothing else explains it: most often the OOM killer", Fix: "check dmesg -T | grep -i oom on that node, memory.events of its cgroup, and the scheduler's records of the job", Seen: "torchrun, gorun", Source: "section 6.5",
 		},
 		{
-			Key: "x54", Checks: ids("X-TIMELIMIT"), Kind: Stop, Pattern: `CANCELLED AT \S+ DUE TO TIME LIMIT|job killed: walltime|TERM_RUNLIMIT`,
+			Key: "x54", Checks: ids("X-TIMELIMIT"), Kind: Stop, Pattern: `CANCELLED AT \S+ DUE TO TIME LIMIT|job killed: walltime|TERM_RUNLIMIT|exceeded job hard limit "h_rt"|qmaster enforced h_rt`,
 			Cause: "the job's time limit was reached", Fix: "if the last lines are much older than the limit, the job hung: look there; otherwise use a longer --time, or write checkpoints from which the next job can continue (sbatch --signal=USR1@300 sends a signal 300 s before the end)", Seen: "Slurm", Source: "slurmstepd",
 		},
 		{
@@ -134,6 +161,14 @@ func workerRows() []Row {
 		{
 			Key: rowLastWords, Checks: ids("X-PYEXC"), Kind: Ending, Pattern: noLine,
 			Cause: "the worker ended with an exit code; this is the last line before its end", Fix: "correct the program, its arguments or its files, as that line says", Seen: "torchrun, srun, DeepSpeed", Source: "report",
+		},
+		{
+			Key: rowAborted, Checks: ids("X-ERROR"), Kind: Ending, Pattern: noLine,
+			Cause: "the program ended the job itself (MPI_Abort); this is the last line before", Fix: "correct the program, its input or its files, as that line says; the lines before it, of the same rank, show what led to it", Seen: "MPI", Source: "MPI_Abort(3)",
+		},
+		{
+			Key: rowTwiceRank, Checks: ids("R01"), Kind: Primary, Pattern: noLine,
+			Cause: "several nodes start the same ranks, so that others never come", Fix: "give each node its own rank (--node-rank, NODE_RANK), or as many tasks per node as the program expects; gorun numbers the nodes itself", Seen: "Lightning, others", Source: "pytorch-lightning#4389",
 		},
 		{
 			Key: "x60", Checks: ids("X-ARGS"), Kind: Clue, Pattern: `(?:^|\s)\S+: error: (?:the following arguments are required|unrecognized arguments|argument \S+: |one of the arguments |ambiguous option)`,
@@ -215,7 +250,8 @@ func lostRows() []Row {
 		lost("x81", `gloo/transport/\S+:\d+\] Timed out waiting \d+ ?ms for (?:recv|send) operation`, "a peer of Gloo did not answer in time", peer, "gloo", "gloo/transport/tcp/unbound_buffer.cc"),
 		lost("x82", `NCCL communicator was aborted on rank`, "torch aborted the communicator", earlier, "torch", "ProcessGroupNCCL.cpp"),
 		lost("x83", `dump signal .*(?:from|by) (?:another |other )?rank`, "another rank's watchdog had timed out", earlier, "torch", "ProcessGroupNCCL.cpp"),
-		lost("x84", `Connection was likely closed\. Did the remote server shutdown or crash|This may indicate a possible application crash on rank 0`, "the store's process (rank 0 under torchrun) had ended", peer, "torch", "TCPStore.cpp"),
+		lost("x84", `Connection was likely closed\. Did the remote server shutdown or crash|failed to recv, got 0 bytes|This may indicate a possible application crash on rank 0`, "the store's process (rank 0 under torchrun) had ended", peer, "torch", "TCPStore.cpp"),
+		lost("x8a", `The connection to the C10d store has failed`, "the store of the rendezvous was lost: the agent on its node had ended, or the network to it broke", peer, "torchrun", "c10d_rendezvous_backend.py"),
 		lost("x85", `store->\w+\(.*got error: .*`+connectionClosed, "the store's process had ended", peer, "torch", "ProcessGroupNCCL.cpp"),
 		lost("x86", `TCPStore.*`+connectionClosed, "the store's process had ended", peer, "torch", "TCPStore.cpp"),
 		lost("x87", `Stop_waiting response is expected`, "the store's process had ended", peer, "torch", "TCPStore.cpp"),
@@ -224,6 +260,10 @@ func lostRows() []Row {
 		{
 			Key: "x90", Checks: ids("X-ABORTED"), Kind: Consequence, Pattern: `Some NCCL operations have failed or timed out|we are taking the entire process down|watchdog got stuck|watchdog thread terminated with exception|heartbeat monitor timed out`,
 			Cause: "torch's watchdog ended the process", Fix: earlier, Seen: "torch", Source: "ProcessGroupNCCL.cpp",
+		},
+		{
+			Key: "y48", Checks: ids("X-NCCL"), Kind: Vague, Pattern: `Hccl\w+(?:, error code is| failed: \d)|ACL stream synchronize failed|error code:? ?(?:is )?(?:107020|507048|507046)\b|runtime result = (?:107020|507048|507046)\b|reason=\[(?:task|stream sync) timeout\]`,
+			Cause: "a collective of HCCL failed or did not end", Fix: "read the device's log (~/ascend/log), and the first error of the other ranks", Seen: "CANN", Source: "hccl",
 		},
 		{
 			Key: "x91", Checks: ids("X-NCCL"), Kind: Vague, Pattern: `NCCL error in: |NCCL_ERROR_\w+|unhandled system error|ncclSystemError\b|ncclInternalError\b|ncclInvalidUsage\b|ncclInvalidArgument\b`,

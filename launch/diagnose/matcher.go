@@ -1,6 +1,7 @@
 package diagnose
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -13,7 +14,18 @@ type matcher struct {
 	byKey    map[string]*compiledRow
 	jobLines []jobLine // the entries after those of the rows
 	general  entries   // the general rows
-	wordings *wordingMatcher
+	// repeatable are the entries whose lines may be of a flood.
+	repeatable entries
+	wordings   *wordingMatcher
+	// parts are the alternatives of the general rows, which are many and broad.
+	parts      []part
+	partFinder *finder
+}
+
+// part is one alternative of the pattern of a row.
+type part struct {
+	row *compiledRow
+	re  func() *regexp.Regexp
 }
 
 // jobLine is a line that says something about the job that findings need.
@@ -23,7 +35,7 @@ type jobLine struct {
 }
 
 // entries is a set of the finder's entries.
-type entries [4]uint64
+type entries [8]uint64
 
 func (e *entries) add(i int)      { e[i>>6] |= 1 << (i & 63) }
 func (e *entries) has(i int) bool { return e[i>>6]>>(i&63)&1 != 0 }
@@ -42,14 +54,18 @@ var sharedMatcher = sync.OnceValue(newMatcher)
 
 func newMatcher() *matcher {
 	m := &matcher{wordings: newWordingMatcher(), byKey: map[string]*compiledRow{}}
-	var words [][]string
+	var words, partWords [][]string
 	for _, row := range Rows() {
 		c := &compiledRow{Row: row}
 		m.byKey[row.Key] = c
 		if row.Pattern != noLine {
 			c.re = lazyRegexp("(?i)" + row.Pattern)
-			if row.Kind.isGeneral() {
+			if row.Kind.has(general) {
 				m.general.add(len(m.rows))
+				for _, pattern := range alternatives("(?i)" + row.Pattern) {
+					partWords = append(partWords, literals(pattern))
+					m.parts = append(m.parts, part{c, lazyRegexp(pattern)})
+				}
 			}
 			m.rows = append(m.rows, c)
 			words = append(words, literals(row.Pattern))
@@ -60,26 +76,57 @@ func newMatcher() *matcher {
 		words = append(words, l.words)
 	}
 	m.finder = newFinder(words)
+	m.partFinder = newFinder(partWords)
+	m.repeatable = m.mayRepeat()
 	return m
 }
 
 // match returns the first row of words that matches text. The general rows come last.
 func (m *matcher) match(words *entries, text []byte) (*compiledRow, []int) {
+	isLoud := false
 	for i, row := range m.rows {
-		if words.has(i) {
+		switch {
+		case !words.has(i):
+		case row.Kind.has(general):
+			isLoud = true
+		default:
 			if at := row.re().FindSubmatchIndex(text); at != nil {
-				if row.Kind.isGeneral() && m.wordings.isUnloud(text) {
-					return nil, nil
-				}
 				return row, at
 			}
 		}
 	}
-	return nil, nil
+	if !isLoud {
+		return nil, nil
+	}
+	row, at := m.matchGeneral(text)
+	if row == nil || m.wordings.isUnloud(text) {
+		return nil, nil
+	}
+	return row, at
+}
+
+// matchGeneral returns the first general row that matches text, and its leftmost match.
+func (m *matcher) matchGeneral(text []byte) (row *compiledRow, at []int) {
+	var may entries
+	m.partFinder.all(text, func(i, _ int) { may.add(i) })
+	for i, p := range m.parts {
+		if row != nil && p.row != row {
+			break
+		}
+		if may.has(i) {
+			if found := p.re().FindIndex(text); found != nil && (at == nil || found[0] < at[0]) {
+				row, at = p.row, found
+			}
+		}
+	}
+	return row, at
 }
 
 // group returns the match of the named group, "" if it has none.
 func (c *compiledRow) group(name string, text []byte, at []int) string {
+	if c.re == nil { // the row has no lines of its own
+		return ""
+	}
 	if i := slices.Index(c.re().SubexpNames(), name); i > 0 && at[2*i] >= 0 {
 		return strings.Trim(string(text[at[2*i]:at[2*i+1]]), `"'(),;`)
 	}

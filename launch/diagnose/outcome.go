@@ -1,6 +1,9 @@
 package diagnose
 
-import "bytes"
+import (
+	"bytes"
+	"strings"
+)
 
 // maxOutcomes bounds the lines of one log that say how the job went on.
 const maxOutcomes = 256
@@ -11,16 +14,16 @@ type outcomes map[int]int64
 
 // successLine matches what programs and launchers print when a job ended well.
 var successLine = lazyRegexp(`(?i)worker group successfully finished|\b\d+ passed\b.* in [\d.]+ ?s|\[  PASSED  \]|\bdone training\b|\btrain(?:ing)? (?:was |is |has )?(?:finished|complete[d]?\b)|` +
-	"Trainer\\.fit` stopped:" + `|Out of bounds values : 0 OK|Total run time: |Synced \d+ W&B file`)
+	"Trainer\\.fit` stopped:" + `|Out of bounds values : 0 OK|\ball \d+ tests passed|\b100% tests passed|^test result: ok\b|^# fail 0\b|^Ran \d+ tests? in [\d.]+s$|^ok  \t|^Tests: .*\d+ passed, \d+ total|'train_runtime': |\btraining is done\b|Total run time: |Synced \d+ W&B file`)
 
 // jobSuccessLine matches what programs that start jobs print when a job ended well.
-var jobSuccessLine = lazyRegexp(`(?i)\b(?:job|run|task|trial|workflow|experiment)\b.{0,60}\b(?:succeeded|successful|completed successfully|finished successfully|exited with code 0)\b|^(?:all )?(?:done|finished|completed) successfully|"exit_?code":\s*0\b|\bexit(?:ed with)? (?:code|status)[ :=]+0\b`)
+var jobSuccessLine = lazyRegexp(`(?i)\b(?:job|run|task|trial|workflow|experiment)\b.{0,60}\b(?:succeeded|successful|completed successfully|finished successfully|exited with code 0)\b|^(?:all )?(?:done|finished|completed) successfully|\b(?:execution|pipeline|workflow|job|run|exit) status: OK$|^\d+ of \d+ steps \(100%\) done|^PASSED$|"exit_?code":\s*0\b|\bexit(?:ed with)? (?:code|status)[ :=]+0\b`)
 
 // failedTests matches a summary of tests of which some failed.
 var failedTests = lazyRegexp(`(?i)\b[1-9]\d* (?:failed|errors?)\b`)
 
 // restartLine matches what launchers print when they start the workers once more.
-var restartLine = lazyRegexp(`(?i)will restart worker group|gorun\S*: restart \d+ of \d+: `)
+var restartLine = lazyRegexp(`(?i)will restart worker group|\breset workers: \d+|: restoring the last commit|\brecovered from (?:the |a )?failure|gorun\S*: restart \d+ of \d+: `)
 
 // readSuccess reads a line that says that the job, or its part, ended well.
 func (s *Scanner) readSuccess(l *line) {
@@ -28,6 +31,33 @@ func (s *Scanner) readSuccess(l *line) {
 	if (successLine().Match(l.raw) || ofJob && jobSuccessLine().Match(l.raw)) && !failedTests().Match(l.raw) {
 		s.overcome(l)
 		s.job.wentWell[l.stream.log] = len(s.job.wentWell) < maxOutcomes
+	}
+}
+
+// readFailedTests reads the last line of Python's unittest, which says of the lines before
+// it that tests failed.
+func (s *Scanner) readFailedTests(l *line) {
+	delete(s.job.overcome, l.stream.log)
+	s.job.failed = true
+}
+
+// serverBack matches what the kernel says of a server that answers again.
+var serverBack = lazyRegexp(`nfs: server (\S+) OK`)
+
+// readServerBack marks the events of a server as handled that answers again.
+func (s *Scanner) readServerBack(l *line) {
+	m := serverBack().FindSubmatch(l.raw)
+	if m == nil {
+		return
+	}
+	silent := "nfs: server " + string(m[1]) + " not responding"
+	for _, g := range s.groups {
+		if g.row.ID() != "X-NODE-HUNG" {
+			continue
+		}
+		for _, e := range g.events {
+			e.handled = e.handled || e.stream == l.stream && strings.Contains(e.text, silent)
+		}
 	}
 }
 
@@ -52,6 +82,7 @@ func (s *Scanner) overcome(l *line) {
 	s.job.firstTimeout, s.job.sharedGPU = nil, nil
 	clear(s.job.timeouts)
 	clear(s.job.inits)
+	s.job.writers.announced = announcements{ranks: map[int]*announcement{}}
 }
 
 // wasOvercome reports whether a later line of the log says that the job went on.
@@ -70,6 +101,12 @@ var (
 func isQuoted(raw []byte, at int) bool {
 	if dataLine().Match(raw) {
 		return true
+	}
+	if field := bytes.TrimLeft(raw[:min(len(raw), 40)], " "); bytes.HasPrefix(field, []byte(`"message": "`)) || bytes.HasPrefix(field, []byte(`"py_callstack": "`)) { // the same in several lines
+		return false
+	}
+	if bytes.HasPrefix(raw, []byte(`ErrorMessage "`)) || bytes.HasPrefix(raw, []byte(`{"message": {"message": "`)) { // of SageMaker's training toolkit, of torch's error files
+		return false
 	}
 	if raw[0] == '"' && bytes.LastIndexByte(raw, '"') == len(bytes.TrimSpace(raw))-1 && bytes.Count(raw, []byte{'"'}) == 2 { // the whole line
 		return false

@@ -27,7 +27,7 @@ var groupName = lazyRegexp(`\(\?P<\w+>`)
 var lostPeer = sync.OnceValue(func() *regexp.Regexp {
 	var patterns []string
 	for _, row := range Rows() {
-		if row.isLostPeer() {
+		if row.Kind.has(lossOfPeer) {
 			patterns = append(patterns, groupName().ReplaceAllString(row.Pattern, "(?:"))
 		}
 	}
@@ -38,7 +38,7 @@ var lostPeer = sync.OnceValue(func() *regexp.Regexp {
 var lostPeerWords = sync.OnceValue(func() *finder {
 	var words [][]string
 	for _, row := range Rows() {
-		if row.isLostPeer() && row.Pattern != noLine {
+		if row.Kind.has(lossOfPeer) && row.Pattern != noLine {
 			words = append(words, literals(row.Pattern))
 		}
 	}
@@ -47,7 +47,7 @@ var lostPeerWords = sync.OnceValue(func() *finder {
 
 // weakLostPeer matches words that programs also print about other connections
 // (data, logging). They count only in an exception of torch.distributed.
-var weakLostPeer = lazyRegexp("(?i)" + connectionClosed)
+var weakLostPeer = lazyRegexp("(?i)" + connectionClosed + `|(?:read|write) error \[.*timed out`)
 
 // closedConnection matches what programs print about a connection that the other side
 // closed.

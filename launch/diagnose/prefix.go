@@ -113,6 +113,29 @@ func (h *head) removeName(line []byte) (rest []byte, more bool) {
 		h.addLabel(name)
 		return after[1:], false
 	}
+	if number, ok := bytes.CutPrefix(name, []byte("rank")); ok && after[0] == '[' { // of Composer: rank0[4711][MainThread]:
+		n, left := digits(number)
+		if end := bytes.Index(after[:min(len(after), 80)], []byte("]: ")); n >= 0 && len(left) == 0 && end > 0 {
+			h.rank = n
+			h.pid, _ = digits(after[1:])
+			h.pid = max(h.pid, 0)
+			h.addLabel(name)
+			return after[end+3:], true
+		}
+	}
+	if after[0] == ':' && (after[1] == 'p' || after[1] == 'r') {
+		m := psmName().FindSubmatch(after[:min(len(after), 200)])
+		if m == nil {
+			return line, false
+		}
+		h.host = plainText(name)
+		if n, _ := digits(m[2]); string(m[1]) == "rank" {
+			h.rank = n
+		} else {
+			h.pid = n
+		}
+		return line, false
+	}
 	if after[0] == ':' && after[1] == ' ' && digit {
 		h.addLabel(name)
 		h.host = plainText(name)
@@ -125,13 +148,18 @@ func (h *head) removeName(line []byte) (rest []byte, more bool) {
 	}
 	if len(bar) < len(after) && len(bar) > 0 && bar[0] == '|' {
 		h.addLabel(name)
-		if h.host == "" {
+		if number, ok := bytes.CutPrefix(name, []byte("rank")); ok && isNumber(number) {
+			h.rank, _ = digits(number)
+		} else if h.host == "" {
 			h.host = plainText(name)
 		}
 		return skipSpace(bar[1:]), true
 	}
 	return line, false
 }
+
+// psmName matches the process that PSM names after the host: `:pid4711.program: `.
+var psmName = lazyRegexp(`^:(pid|rank)(\d{1,9})(?:\.[\w.-]+)?: `)
 
 // isDuration reports whether a name is a number with a unit: 0.512s.
 func isDuration(name []byte) bool {
@@ -197,6 +225,12 @@ func cut(p []byte, sep byte) (string, []byte, bool) {
 		return plainText(p), nil, false
 	}
 	return plainText(p[:i]), p[i+1:], true
+}
+
+// isNumber reports whether p is a number of at most 9 digits.
+func isNumber(p []byte) bool {
+	n, rest := digits(p)
+	return n >= 0 && len(rest) == 0
 }
 
 // skipSpace removes one blank at the front of p.

@@ -118,3 +118,13 @@ func TestRootCauseIsTheSameInAnyOrder(t *testing.T) {
 		}
 	}
 }
+
+// TestSectionsOfFiles shows that the name of a file that tail prints names the writer of
+// the lines below it.
+func TestSectionsOfFiles(t *testing.T) {
+	log := "==> rank0.log <==\nstep 1\n\n==> rank3.log <==\nstep 1\nValueError: bad shape of the batch\n\n==> rank4.log <==\nstep 1\n\n==> launcher.log <==\nexit status 1\n"
+	found := scan(t, oneFile(log)...)
+	if len(found) == 0 || found[0].Rank != 3 || found[0].Line != 6 {
+		t.Errorf("got %+v, want rank 3 and line 6", found)
+	}
+}

@@ -28,10 +28,10 @@ var (
 	errorLine    = lazyRegexp(`^(?:[A-Za-z_]\w*\.)*[A-Za-z_]*(?:Error|Exception|Interrupt|Exit)\b`)
 	framePlace   = lazyRegexp(`File "([^"]+)", line (\d+)`)
 	libraryFile  = lazyRegexp(`site-packages|dist-packages|/lib(?:64)?/python\d|"<frozen |"<string>"`)
-	launcherFile = lazyRegexp(`/bin/(?:torchrun|accelerate|deepspeed)"|torch/distributed/(?:run|launch)\.py"|torch/distributed/(?:launcher|elastic/(?:agent|rendezvous))/`)
+	launcherFile = lazyRegexp(`/bin/(?:torchrun|accelerate|deepspeed|horovodrun|ray)"|torch/distributed/(?:run|launch)\.py"|torch/distributed/(?:launcher|elastic/(?:agent|rendezvous))/`)
 	// messageEnd matches a line that is no part of a message before it.
 	messageEnd = anyOf(`^terminate called`, `^frame #\d+: `, `^Exception raised from `, `^\[[WEIF]\d* `,
-		`^\[rank\d+\]`, ` NCCL (?:INFO|WARN) `, `Warning: `)
+		`^\[rank\d+\]`, ` NCCL (?:INFO|WARN) `, `Warning: `, `^(?:WARNING|ERROR|CRITICAL|INFO|DEBUG)[: ]`)
 )
 
 // isTraceback reports whether a line begins a traceback.
@@ -68,7 +68,7 @@ func containsAny(s string, texts ...string) bool {
 
 // mayEndMessage reports whether messageEnd may match a line.
 func mayEndMessage(line string) bool {
-	return line[0] == '[' || containsAny(line, "terminate called", "frame #", "Exception raised from ", " NCCL ", "Warning: ")
+	return line[0] == '[' || containsAny(line, "terminate called", "frame #", "Exception raised from ", " NCCL ", "Warning: ", "WARNING", "ERROR", "CRITICAL", "INFO", "DEBUG")
 }
 
 // exceptions returns the tracebacks in lines, in their order, without those

@@ -41,10 +41,6 @@ type Fact string
 // AskedInfiniBand says that the job asked for InfiniBand, or uses it.
 const AskedInfiniBand Fact = "InfiniBand was asked for"
 
-// isLostPeer reports whether a worker that prints such a line last failed as a
-// consequence. That is so, too, if it waited for all ranks in vain.
-func (r *Row) isLostPeer() bool { return r.Kind == PeerLost || r.Key == rowNotAllCame }
-
 // ID returns the id of a finding from this row.
 func (r *Row) ID() string { return r.Checks[0] }
 
@@ -69,7 +65,7 @@ type compiledRow struct {
 // causes before consequences.
 func Rows() []Row {
 	var rows []Row
-	for _, part := range [][]Row{versionRows(), deviceRows(), networkRows(), verbsRows(), systemRows(), launchRows(), workerRows(), lostRows(), everydayRows(), catchAllRows()} {
+	for _, part := range [][]Row{selfTestRows(), versionRows(), deviceRows(), networkRows(), verbsRows(), systemRows(), launchRows(), workerRows(), lostRows(), everydayRows(), catchAllRows()} {
 		rows = append(rows, part...)
 	}
 	return rows

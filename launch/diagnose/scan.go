@@ -43,6 +43,8 @@ type Scanner struct {
 	overcame   map[string]bool                // errors, by their likeness, that a program survived
 	job        job
 	groups     map[string]*group
+	details    map[string]int // groups, by the likeness of their events
+	flood      flood
 }
 
 // current is the state of the scanner in the log that it reads.
@@ -51,14 +53,22 @@ type current struct {
 	pieces        int64 // lines and parts between carriage returns that were read
 	now           stamp // the last time in the log
 	report        report
+	section       *Log   // the file of which tail or head prints the lines; nil: unknown
 	hasText       bool   // a line is not empty
 	lastLine      string // the last such line, if the log is the end of a worker's output
 	unfinished    *event // an error whose text goes on in the next line
 	rayTask       *event // the task of Ray that a line named last
+	lastEvent     *event // the last event of a row
+	described     *event // the pod that kubectl describes
 	lastLoud      *event // the last line that only a general row knew
 	formatChecked bool   // the scanner knows whether it is text
-	before        []byte // the part of the log in memory that the scanner has read
-	previous      []byte // the end of the part before
+	window
+}
+
+// window is the part of the log in memory that the scanner has read.
+type window struct {
+	before   []byte
+	previous []byte // the end of the part before
 }
 
 // streamKey names a stream of lines: the log, and the hash of the prefixes that
@@ -79,7 +89,7 @@ type line struct {
 
 // NewScanner returns a scanner that has read nothing.
 func NewScanner() *Scanner {
-	return &Scanner{matcher: sharedMatcher(), tracebacks: map[streamKey]*tracebackReader{}, pods: map[string]bool{}, groups: map[string]*group{}, overcame: map[string]bool{}, job: newJob()}
+	return &Scanner{matcher: sharedMatcher(), tracebacks: map[streamKey]*tracebackReader{}, pods: map[string]bool{}, groups: map[string]*group{}, details: map[string]int{}, overcame: map[string]bool{}, job: newJob()}
 }
 
 // Read reads a log to its end and unpacks gzip. Where lines have no time, the logs
@@ -87,7 +97,8 @@ func NewScanner() *Scanner {
 // text before the error counts.
 func (s *Scanner) Read(ctx context.Context, log Log, r io.Reader) error {
 	s.logs = append(s.logs, log)
-	s.current = current{number: 1}
+	s.current, s.flood = current{number: 1}, flood{}
+	s.job.reread = 0
 	defer s.endLog()
 	in := bufio.NewReaderSize(r, 16)
 	if magic, _ := in.Peek(3); bytes.Equal(magic, []byte{0x1f, 0x8b, 8}) {
@@ -158,6 +169,11 @@ func (s *Scanner) readBlock(p []byte) {
 	defer func() { s.previous = append(s.previous[:0], block[max(0, len(block)-keptBefore):]...) }()
 	for len(p) > 0 {
 		s.before = block[:len(block)-len(p)]
+		if n := s.skipFlood(p); n > 0 {
+			s.number += int64(bytes.Count(p[:n], []byte{'\n'}))
+			p = p[n:]
+			continue
+		}
 		if s.needsEveryLine() {
 			p = p[s.readFirstLine(p):]
 			continue
@@ -182,27 +198,25 @@ func (s *Scanner) readBlock(p []byte) {
 // readFirstLine reads the first line of p and returns the line's length with its end. A
 // line ends with \n or, like those of progress bars, with \r.
 func (s *Scanner) readFirstLine(p []byte) int {
-	end := 0
-	for end < len(p) && p[end] != '\n' && p[end] != '\r' {
-		end++
+	end, hash := cutLine(p)
+	if s.pieces++; s.pieces == learnLines {
+		s.flood.shapes = make([]shape, maxShapes)
 	}
-	s.pieces++
+	if s.flood.shapes != nil {
+		s.flood.begin(hash)
+		defer s.flood.learn()
+	}
 	s.readLine(p[:end])
-	if end+1 < len(p) && p[end] == '\r' && p[end+1] == '\n' {
-		end++
-	}
-	if end == len(p) {
-		return end
-	}
-	if p[end] == '\n' {
+	whole := end + lineEnd(p[end:])
+	if whole > end && p[whole-1] == '\n' {
 		s.number++
 	}
-	return end + 1
+	return whole
 }
 
 // needsEveryLine reports whether the lines without a word of the finder matter, too.
 func (s *Scanner) needsEveryLine() bool {
-	return s.pieces <= learnLines || len(s.tracebacks) > 0 || len(s.followed) > 0 || s.report.isOpen || s.since.isKnown()
+	return s.pieces <= learnLines || len(s.tracebacks) > 0 || len(s.followed) > 0 || s.report.isOpen || s.since.isKnown() || s.section != nil
 }
 
 // endLog ends the tracebacks that are open at the end of a log.

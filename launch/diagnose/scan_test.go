@@ -114,6 +114,7 @@ func TestMemoryIsBounded(t *testing.T) {
 		"open ones":  many("[rank%[1]d]: Traceback (most recent call last):\n[rank%[1]d]:   File \"x.py\", line 1, in f", maxTracked+100),
 		"inits":      many("node%[1]d:%[1]d:1 [0] NCCL INFO comm 0x1 rank %[1]d nranks 100000 cudaDev 0 busId %[1]d commId 0x%[1]d - Init START", maxEntries+100),
 		"ends":       many("gorun: rank %[1]d on node%[1]d, pid 1%[1]d exited with code 1; exit code 1", maxTracked+100),
+		"tasks":      many("srun: error: n%[1]d: tasks 0-99999,0-99999: Exited with exit code 1", maxTracked+100),
 		"watchdogs":  many("[rank%[1]d]:[E1121 16:40:02.1 P.cpp:1] [Rank %[1]d] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=%[1]d, OpType=A)", maxEntries+100),
 		"versions":   many("n%[1]d:%[1]d:1 [0] NCCL INFO NCCL version 2.%[1]d.1+cuda12", maxTracked+100),
 		"no end":     "NCCL WARN " + strings.Repeat("Connection closed by remote peer ", 30000),
@@ -131,6 +132,7 @@ func TestMemoryIsBounded(t *testing.T) {
 			"groups": {len(s.groups), maxGroups}, "events": {events, keptEvents}, "streams": {len(s.tracebacks), maxTracked}, "waiting": {len(s.followed), maxWaiting},
 			"ends": {len(j.ends), maxTracked}, "ranks": {len(j.writers.ranks), maxEntries}, "pids": {len(j.pids), maxEntries}, "inits": {len(j.inits), maxEntries},
 			"buses": {len(j.buses), maxEntries}, "watch": {len(j.timeouts), maxEntries}, "versions": {len(j.nccl.versions), maxTracked},
+			"lines that were read twice": {int(j.reread - 2*s.number), maxReread + maxTracked}, "hosts of tasks": {len(j.taskHosts), maxTasks},
 		} {
 			if n[0] > n[1]+1 {
 				t.Errorf("%s: %d %s, more than %d", name, n[0], what, n[1])

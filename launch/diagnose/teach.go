@@ -59,7 +59,7 @@ func Teach(ctx context.Context, r io.Reader) ([]Lesson, error) {
 		}
 		var words entries
 		m.finder.all(text, func(e, _ int) { words.add(e) })
-		if row, _ := m.match(&words, text); row != nil && row.Key != rowUnknownWarning && !row.Kind.isGeneral() {
+		if row, _ := m.match(&words, text); row != nil && row.Key != rowUnknownWarning && !row.Kind.has(general) {
 			continue
 		}
 		sample := plainText(text)

@@ -17,7 +17,9 @@ type tracebackReader struct {
 	prefix    string   // a prefix of each line that readHead does not know
 	previous  *event   // the event of the previous exception
 	rank      int      // of the line that began it; -1: unknown
+	isNamed   bool     // the line names a rank that is not its writer
 	spawned   int      // the process that torch.multiprocessing says raised the next exception; -1: unknown
+	repeated  bool     // all its lines are of a flood
 }
 
 // isOpen reports whether a traceback has begun and not ended.
@@ -39,16 +41,30 @@ func (s *Scanner) readTraceback(l *line) {
 		if at := bytes.Index(l.raw, traceStart); at > 0 && isQuoted(l.raw, at) {
 			return
 		}
-		t = &tracebackReader{firstLine: l.number, spawned: -1, rank: -1}
+		t = &tracebackReader{firstLine: l.number, spawned: -1, rank: -1, repeated: true}
 		s.tracebacks[l.stream] = t
 	}
+	t.repeated = t.repeated && s.flood.isRepeated()
 	if text := strings.TrimPrefix(strings.TrimRight(s.report.dedent(string(l.raw)), " \t"), t.prefix); text != "" {
 		before := t.state
 		if at := strings.Index(text, string(traceStart)); at > 0 && !strings.Contains(text[:at], "Original ") {
+			if t.state == inFrames && s.learnPair(t.prefix, text[:at]) { // two writers, line by line
+				delete(s.tracebacks, l.stream)
+				return
+			}
 			t.prefix, text = text[:at], text[at:] // a logger's prefix may stand here only
 			t.rank = l.rank
 		}
+		if strings.HasSuffix(text, ")") && isTraceback(text) {
+			if n := number(gatheredRank(), []byte(text)); n >= 0 {
+				t.rank, t.isNamed = n, true
+			}
+		}
 		spawned := number(spawnedLine(), []byte(text))
+		if lines := strings.Split(text, `\n`); len(lines) > 2 && isTraceback(text) { // in one line of JSON
+			s.readEscaped(t, lines, l)
+			return
+		}
 		e, ok := t.readLine(text)
 		t.spawned = max(t.spawned, spawned)
 		if ok {
@@ -64,6 +80,28 @@ func (s *Scanner) readTraceback(l *line) {
 	if t.state == outside && !t.chained && !t.ignored && l.number-t.firstLine > 0 {
 		delete(s.tracebacks, l.stream)
 	}
+}
+
+// readEscaped reads a whole traceback of which a field of JSON has the lines.
+func (s *Scanner) readEscaped(t *tracebackReader, lines []string, l *line) {
+	t.last = *l
+	t.last.raw = bytes.Clone(l.raw)
+	for _, text := range lines {
+		text = strings.ReplaceAll(text, `\"`, `"`)
+		if strings.HasPrefix(text, `"`) { // the end of the field
+			break
+		}
+		if text == "" {
+			continue
+		}
+		if e, ok := t.readLine(text); ok {
+			s.recordException(t, e, 0)
+		}
+	}
+	if e, ok := t.end(); ok {
+		s.recordException(t, e, 0)
+	}
+	delete(s.tracebacks, l.stream)
 }
 
 // endTracebacks ends the tracebacks that isOver selects, in the order of their first
@@ -105,6 +143,7 @@ func (s *Scanner) recordException(t *tracebackReader, e exception, end int64) {
 		if best.rank < 0 {
 			best.rank = t.rank
 		}
+		s.fillTask(best)
 		best.inTraceback, best.later = true, e.laterLines()
 		if !strings.HasSuffix(best.text, at) {
 			best.text += at
@@ -119,6 +158,10 @@ func (s *Scanner) recordException(t *tracebackReader, e exception, end int64) {
 		}
 		return
 	}
+	if rayTaskHead().MatchString(e.text()) {
+		s.job.failed = true // the traceback of the task follows
+		return
+	}
 	if s.addSpawnEnd(e.text(), &t.last) {
 		return
 	}
@@ -131,28 +174,51 @@ func (s *Scanner) recordException(t *tracebackReader, e exception, end int64) {
 		return
 	}
 	ev := s.newEvent(s.matcher.byKey[key], &t.last)
-	if ev.rank < 0 {
+	if ev.rank < 0 || t.isNamed {
 		ev.rank = t.rank
 	}
 	if ev.rank < 0 && ev.local < 0 && t.spawned >= 0 {
 		ev.local = t.spawned
 	}
-	ev.kind = kind
-	if task := s.rayTask; task != nil && task.stream == ev.stream && ev.number-task.number < 100 {
-		ev.pid, ev.host = task.pid, task.host
-		s.rayTask = nil
-	}
+	ev.kind, ev.repeated = kind, t.repeated
+	s.fillTask(ev)
 	ev.later = e.laterLines()
 	ev.text = plainText([]byte(e.text())) + at
 	ev.handled = s.job.wentWell[ev.log] && e.script == "" // finalizers fail at exit
 	for _, line := range e.message[min(1, len(e.message)):] {
+		if n := number(trailingRank(), []byte(line)); n >= 0 && !ev.hasOrigin() {
+			ev.rank = n
+		}
 		ev.handled = ev.handled || s.matcher.wordings.has(goesOnWords, []byte(line))
 	}
 	t.previous = s.record(ev, e.text()[:min(len(e.text()), 200)])
 }
 
+// fillTask gives an exception the process of the task of Ray that raised it, if a line
+// before it names one. An exception about an actor that died is not of that actor.
+func (s *Scanner) fillTask(e *event) {
+	if task := s.rayTask; task != nil && e.row.Key != rowActorDied && task.stream == e.stream && e.number-task.number < 100 {
+		e.pid, e.host = task.pid, task.host
+		s.rayTask = nil
+	}
+}
+
+// rayTaskHead matches what Ray puts between the traceback of a caller and that of the
+// task that it called.
+var rayTaskHead = lazyRegexp(`^ray\.exceptions\.RayTaskError\([\w.]+\): ray::`)
+
+// trailingRank matches the rank that tracing's loggers print below a text.
+var trailingRank = lazyRegexp(`^ rank=(\d{1,6})$`)
+
+// gatheredRank matches the rank whose traceback another rank prints, as torch's
+// checkpoints do.
+var gatheredRank = lazyRegexp(`^Traceback \(most recent call last\): \(RANK (\d{1,6})\)`)
+
 // rayLoss matches Ray's exceptions about another process that ended.
 var rayLoss = lazyRegexp(`^ray\.exceptions\.(?:Ray)?(?:Actor|Worker|Node|Owner|Object|Reference)\w*Error$`)
+
+// unreached matches what the system says of a server that cannot be reached.
+var unreached = lazyRegexp(`(?i)connection refused|connection timed out|no route to host|(?:network|host) is unreachable`)
 
 // meaning returns the row and the class of an exception. The row is "" if a launcher
 // raised e because a worker failed.
@@ -164,10 +230,12 @@ func (e *exception) meaning() (key string, kind Kind) {
 		return rowInterrupted, Vague
 	case name == "SystemExit", name == "SignalException":
 		return rowStopException, Consequence
-	case e.fromLauncher && e.script == "":
-		return rowLauncherException, Vague
 	case e.lostPeer():
 		return rowPeerException, PeerLost
+	case unreached().MatchString(e.text()) && peerIn(e.text()) != "":
+		return rowUnreached, Catchable
+	case e.fromLauncher && e.script == "":
+		return rowLauncherException, Vague
 	case name == "ModuleNotFoundError":
 		return rowNoModule, Catchable
 	case name == "FileNotFoundError", name == "PermissionError", name == "NotADirectoryError", name == "IsADirectoryError":

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"fmt"
 	"iter"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -15,6 +16,7 @@ type workerEnd struct {
 	event    *event
 	code     int // negative: minus a signal's number
 	isRoot   bool
+	isAbort  bool   // the worker ended the job itself, through MPI
 	noStderr bool   // the worker wrote nothing to its standard error
 	lastLine string // the worker's last line on standard error
 	binary   string // the program, as torchrun names it; "": unknown
@@ -23,7 +25,6 @@ type workerEnd struct {
 }
 
 var (
-	elasticLine = lazyRegexp(`failed \(exitcode: (-?\d+)\) local_rank: (\d+) \(pid: (\d+)\)(?: of binary: (\S+))?`)
 	gorunLine   = lazyRegexp(`gorun(?:\[\S+\])?: (?:job failed: )?rank (\d+) on (\S+)(?: \(\S+\))?, pid (\d+) (?:exited with code (\d+)|was killed by (SIG\w+))`)
 	srunLine    = lazyRegexp(`srun: error: (\S+): tasks? ([-,\d]+): (.*)`)
 	exitedLine  = lazyRegexp(`^Exited with exit code (\d+)`)
@@ -42,23 +43,86 @@ func signalNumber(name string) int {
 	return int(unix.SIGTERM)
 }
 
-// readElastic reads a line of torchrun's agent: a worker's end, or the start of
-// a report.
+// readElastic reads the start of a report of torchrun's agent.
 func (s *Scanner) readElastic(l *line) {
 	root := bytes.Contains(l.raw, []byte("first observed failure"))
 	if root || bytes.Equal(bytes.TrimSpace(l.raw), []byte("Failures:")) {
 		s.report = report{isOpen: true, isRoot: root, firstLine: l.number, stream: l.stream}
+	}
+}
+
+// endLines matches the lines in which launchers tell a worker's end, where one line has
+// all of it: torchrun, DeepSpeed, Composer, Paddle, text-generation-inference, Cray's PALS
+// and ALPS, Fujitsu's plexec, MVAPICH's mpirun_rsh, and jsrun. Other programs use the
+// words of PALS: its line counts with a host, in the text (writer) or in its prefix (nobody
+// in the text).
+var endLines = []func() *regexp.Regexp{
+	lazyRegexp(`failed \(exitcode: (?P<code>-?\d+)\) local_rank: (?P<local>\d+) \(pid: (?P<pid>\d+)\)(?: of binary: (?P<binary>\S+))?`),
+	lazyRegexp(`Child process (?P<pid>\d+) \(local_rank (?P<local>\d+)\) FAILED \(exitcode (?P<code>-?\d+)\)`),
+	lazyRegexp(`(?:--local[_-]rank=(?P<local>\d+).*)?exits with return code = (?P<code>-?\d+)`),
+	lazyRegexp(`[Rr]ank (?P<rank>\d+) (?:crashed with exit|\(PID \d+\) exited with) code (?P<code>-?\d+)`),
+	lazyRegexp(`Container rank (?P<rank>\d+) status failed .*\bcode (?P<code>-?\d+)|the trainer process with rank=\[(?P<rank2>\d+)`),
+	lazyRegexp(`Shard process was signaled to shutdown with signal (?P<signal>\d+) rank=(?P<rank>\d+)`),
+	lazyRegexp(`PE RANK (?P<rank>\d+) exit (?:signal (?P<name>[\w ]+)|code (?P<code>\d+))`),
+	lazyRegexp(`plexec The process terminated .*\(rank=(?P<rank>\d+)\).*\(sig=(?P<signal>\d+)\)`),
+	lazyRegexp(`(?:^\[(?P<host>[\w.-]+):mpispawn_\d+\].*)?MPI process \(rank: (?P<rank>\d+), pid: \d+\) (?:terminated with signal (?P<signal>\d+)|exited with status (?P<code>\d+))`),
+	lazyRegexp(`first noticed rank (?P<rank>\d+)\) (?:terminated with signal (?P<signal>\d+)|exited with (?:non-zero )?(?:code|status) (?P<code>\d+))`),
+	lazyRegexp(`^(?:(?P<writer>[\w.-]+): |(?P<nobody>))rank (?P<rank>\d+) (?:died from signal (?P<signal>\d+)|exited with code (?P<code>\d+))`),
+}
+
+// readEnd reads the line in which a launcher tells a worker's end.
+func (s *Scanner) readEnd(l *line) {
+	for _, re := range endLines {
+		m := re().FindSubmatch(l.raw)
+		if m == nil {
+			continue
+		}
+		e := s.newEvent(s.matcher.byKey[rowNoReason], l)
+		end := workerEnd{event: e, code: 1, isRoot: true}
+		for i, name := range re().SubexpNames() {
+			if m[i] == nil {
+				continue
+			}
+			text := plainText(m[i])
+			n, _ := strconv.Atoi(text)
+			switch name {
+			case "rank", "rank2":
+				e.rank = n
+			case "local":
+				e.local = n
+			case "pid":
+				e.pid = n
+			case "host", "writer":
+				e.host = text
+			case "nobody":
+				if e.host == "" {
+					return // another program's words
+				}
+			case "binary":
+				end.binary = text
+			case "code":
+				end.code = n
+			case "signal":
+				end.code = -n
+			case "name":
+				end.code = -namedSignal(text)
+			}
+		}
+		end.lastWords = s.lastWords(e)
+		s.addEnd(end)
 		return
 	}
-	m := elasticLine().FindSubmatch(l.raw)
-	if m == nil {
-		return
+}
+
+// namedSignal returns the number of the signal that ALPS names by its meaning.
+func namedSignal(name string) int {
+	switch {
+	case strings.HasPrefix(name, "Segmentation"):
+		return int(unix.SIGSEGV)
+	case strings.HasPrefix(name, "Killed"):
+		return int(unix.SIGKILL)
 	}
-	e := s.newEvent(s.matcher.byKey[rowNoReason], l)
-	e.local, _ = strconv.Atoi(string(m[2]))
-	e.pid, _ = strconv.Atoi(string(m[3]))
-	code, _ := strconv.Atoi(string(m[1]))
-	s.addEnd(workerEnd{event: e, code: code, isRoot: true, lastWords: s.lastWords(e), binary: plainText(m[4])})
+	return int(unix.SIGABRT)
 }
 
 // interpreterOf returns the program of the worker of e, as a launcher names it: that of
@@ -126,8 +190,8 @@ func (s *Scanner) readSrun(l *line) {
 	}
 }
 
-// maxTasks bounds the tasks of one range.
-const maxTasks = 1 << 12
+// maxTasks bounds the tasks of one line: those of a node.
+const maxTasks = 1 << 9
 
 // tasksOf returns the tasks of a list such as 0-3,7.
 func tasksOf(list string) []int {
@@ -139,7 +203,7 @@ func tasksOf(list string) []int {
 		if isRange && err == nil {
 			to, err = strconv.Atoi(high)
 		}
-		for n := from; err == nil && n <= to && n-from < maxTasks; n++ {
+		for n := from; err == nil && n <= to && len(all) < maxTasks; n++ {
 			all = append(all, n)
 		}
 	}
@@ -168,14 +232,21 @@ func (s *Scanner) addEnd(e workerEnd) {
 }
 
 // endsOf yields the ends of the process of e. They have its pid, and they come from
-// its stream or name its host, because containers number their processes alike.
+// its stream or name its host, because containers number their processes alike. There
+// are none where more ends are known than any log shows but a flood of them.
 func (s *Scanner) endsOf(e *event) iter.Seq[*workerEnd] {
 	return func(yield func(*workerEnd) bool) {
+		if e.pid <= 0 || len(s.job.ends) >= maxTracked {
+			return
+		}
 		for i := range s.job.ends {
 			end := &s.job.ends[i]
 			old := end.event
+			if old.pid != e.pid {
+				continue
+			}
 			sameHosts := old.host != "" && e.host != "" && sameHost(old.host, e.host)
-			if e.pid > 0 && old.pid == e.pid && (old.stream == e.stream || sameHosts) && !yield(end) {
+			if (old.stream == e.stream || sameHosts) && !yield(end) {
 				return
 			}
 		}
@@ -213,6 +284,9 @@ func (s *Scanner) endEvents() []*event {
 			key, e.text = rowLastLine, end.lastLine
 		case end.lastWords != "" && (end.code > 0 || end.code == -int(unix.SIGABRT)):
 			key, e.text = rowLastWords, end.lastWords
+			if end.isAbort {
+				key = rowAborted
+			}
 		}
 		if end.code == 127 || end.code == 126 { // as shells say it
 			key = rowNotFound

@@ -1,0 +1,81 @@
+package diagnose
+
+import (
+	"slices"
+	"strconv"
+)
+
+// announcements holds the ranks that processes announce when they start.
+type announcements struct {
+	size  int // of the world that they name
+	ranks map[int]*announcement
+	last  *event
+}
+
+// announcement counts the lines that announce one rank. Where lines name their writers,
+// it keeps the first one and whether there was another.
+type announcement struct {
+	count  int
+	writer string
+	isTwo  bool
+}
+
+// announceLine matches what frameworks print when a rank starts: its number and that of
+// all ranks.
+var announceLine = lazyRegexp(`GLOBAL_RANK: (\d{1,6}), MEMBER: \d+/(\d{1,6})|Global Rank: (\d{1,6}), World Size: (\d{1,6})|\brank (\d{1,6}) of world size (\d{1,6})`)
+
+// readAnnouncement reads a line in which a process announces its rank.
+func (s *Scanner) readAnnouncement(l *line) {
+	m := announceLine().FindSubmatch(l.raw)
+	if m == nil {
+		return
+	}
+	rank, _ := strconv.Atoi(string(m[1]) + string(m[3]) + string(m[5]))
+	size, _ := strconv.Atoi(string(m[2]) + string(m[4]) + string(m[6]))
+	a := &s.job.writers.announced
+	a.size = max(a.size, size)
+	writer := l.host
+	if l.task >= 0 {
+		writer += "/" + strconv.Itoa(l.task)
+	}
+	known := a.ranks[rank]
+	if known == nil {
+		if len(a.ranks) < maxEntries {
+			a.ranks[rank] = &announcement{count: 1, writer: writer}
+		}
+		return
+	}
+	known.count++
+	known.isTwo = known.isTwo || writer != known.writer
+	a.last = s.newEvent(s.matcher.byKey[rowTwiceRank], l)
+}
+
+// twiceEvent returns an event if several processes announced the same ranks while other
+// ranks of the world never came, nil if not. Without writers each rank must have come
+// equally often, and all processes together must make up the world.
+func (s *Scanner) twiceEvent() *event {
+	a := &s.job.writers.announced
+	if a.last == nil || len(a.ranks) >= a.size {
+		return nil
+	}
+	var twice []int
+	areTwo, count := false, 0
+	for rank, known := range a.ranks {
+		count += known.count
+		areTwo = areTwo || known.isTwo
+		if known.count > 1 {
+			twice = append(twice, rank)
+		}
+	}
+	if !areTwo && (len(twice) < len(a.ranks) || count != a.size) {
+		return nil
+	}
+	slices.Sort(twice)
+	e := *a.last
+	e.derived, e.origin = true, origin{rank: -1, local: -1, task: -1}
+	e.text = rankList(twice) + " were announced by several processes; " + strconv.Itoa(a.size-len(a.ranks)) + " of " + strconv.Itoa(a.size) + " ranks by none: " + e.text
+	if !areTwo {
+		e.kind = Clue
+	}
+	return &e
+}
