@@ -19,6 +19,7 @@ import (
 
 	"github.com/gorun/gorun/internal/porttest"
 	"github.com/gorun/gorun/rendezvous/tcpstore"
+	"github.com/gorun/gorun/worker/cuda/cudatest"
 )
 
 // job is what the ranks of one run of an example share.
@@ -122,10 +123,10 @@ func TestAllReduce(t *testing.T) {
 }
 
 // build builds an example and returns its path.
-func build(t *testing.T, name string) string {
+func build(t *testing.T, name string, flags ...string) string {
 	t.Helper()
 	bin := filepath.Join(t.TempDir(), name)
-	if out, err := exec.CommandContext(soon(t), "go", "build", "-o", bin, "./"+name).CombinedOutput(); err != nil {
+	if out, err := exec.CommandContext(soon(t), "go", append(append([]string{"build", "-o", bin}, flags...), "./"+name)...).CombinedOutput(); err != nil {
 		t.Fatalf("go build: %v\n%s", err, out)
 	}
 	return bin
@@ -143,6 +144,34 @@ func TestAllToAll(t *testing.T) {
 				t.Errorf("rank %d of %d wrote %q", r, size, res.stdout)
 			}
 		}
+	}
+}
+
+// TestOnGPUs runs the examples that compute on GPUs too, on a stand-in for two of them.
+func TestOnGPUs(t *testing.T) {
+	fake := cudatest.Build(t)
+	for name, want := range map[string]string{
+		"allreduce": "allreduce: 2 ranks, float32 x 1048576: sum verified",
+		"alltoall":  "alltoall: 2 ranks, 512 x 512 transposed and verified",
+	} {
+		t.Run(name, func(t *testing.T) {
+			calls := filepath.Join(t.TempDir(), "calls")
+			j := newJob(t, 2)
+			j.env = append(j.env, "GORUN_CUDA_LIB="+fake, "GORUN_NCCL_LIB="+fake, "FAKE_CUDA_LOG="+calls,
+				"FAKE_CUDA_DEVICES=GPU-00000000-0000-0000-0000-000000000000,GPU-11111111-1111-1111-1111-111111111111")
+			results := j.all(soon(t), build(t, name, "-tags", "gpu"))
+			for r, res := range results {
+				if res.code != 0 {
+					t.Errorf("rank %d exited with %d: %s", r, res.code, res.stderr)
+				}
+			}
+			if !strings.Contains(results[0].stdout, want) {
+				t.Errorf("no %q in the output:\n%s", want, results[0].stdout)
+			}
+			if text, err := os.ReadFile(calls); err != nil || strings.Count(string(text), "ncclCommInitRank") != 2 {
+				t.Errorf("the GPUs did not compute: %v\n%s", err, text)
+			}
+		})
 	}
 }
 

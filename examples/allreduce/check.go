@@ -38,7 +38,7 @@ func allReduce[T worker.Number](r report, dtype string, n int, op worker.Op) err
 		buf[i] = T(element(op, r.w.Rank(), size, i))
 	}
 	start := time.Now()
-	if err := worker.AllReduce(r.ctx, r.comm, buf, op); err != nil {
+	if err := allReduceOn(r.ctx, r.dev, buf, op); err != nil {
 		return err
 	}
 	took := time.Since(start)
@@ -58,7 +58,7 @@ func broadcast(r report, n, root int) error {
 		buf[i] = int64(r.w.Rank()*n + i)
 	}
 	start := time.Now()
-	if err := worker.Broadcast(r.ctx, r.comm, buf, root); err != nil {
+	if err := broadcastOn(r.ctx, r.dev, buf, root); err != nil {
 		return err
 	}
 	took := time.Since(start)
@@ -81,7 +81,7 @@ func ring(r report, n int) error {
 	}
 	start := time.Now()
 	for range size {
-		if err := worker.SendRecv(r.ctx, r.comm, mine, next, theirs, prev); err != nil {
+		if err := sendRecvOn(r.ctx, r.dev, mine, next, theirs, prev); err != nil {
 			return err
 		}
 		for i, v := range theirs {

@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -45,7 +46,11 @@ func run(ctx context.Context, w *worker.World, out io.Writer) error {
 	if err := worker.Barrier(ctx, comm); err != nil {
 		return err
 	}
-	r := report{ctx, w, comm, out}
+	dev, err := openDevice(ctx, comm)
+	if err != nil {
+		return err
+	}
+	r := report{ctx, w, dev, out}
 	for _, n := range []int{1, 1000, 1 << 20} {
 		for _, op := range []worker.Op{worker.Sum, worker.Max, worker.Min, worker.Prod} {
 			if err := allReduce[float32](r, "float32", n, op); err != nil {
@@ -64,15 +69,15 @@ func run(ctx context.Context, w *worker.World, out io.Writer) error {
 			return err
 		}
 	}
-	return ring(r, 1000)
+	return errors.Join(ring(r, 1000), dev.Close())
 }
 
 // report has what the checks share.
 type report struct {
-	ctx  context.Context
-	w    *worker.World
-	comm *worker.Comm
-	out  io.Writer
+	ctx context.Context
+	w   *worker.World
+	dev device
+	out io.Writer
 }
 
 func (r report) verified(what string, took time.Duration) {

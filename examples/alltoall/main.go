@@ -27,9 +27,13 @@ func run(ctx context.Context, w *worker.World, rows int) error {
 	if err != nil {
 		return err
 	}
+	dev, err := openDevice(ctx, c)
+	if err != nil {
+		return err
+	}
 	mine := part(c.Rank(), rows, rows*c.Size())
 	start := time.Now()
-	got, err := transpose(ctx, c, mine, rows)
+	got, err := transpose(ctx, dev, mine, rows)
 	if err != nil {
 		return err
 	}
@@ -48,7 +52,7 @@ func run(ctx context.Context, w *worker.World, rows int) error {
 		fmt.Printf("alltoall: %d ranks, %d x %d transposed and verified, %.1f ms\n",
 			c.Size(), n, n, float64(took.Microseconds())/1000)
 	}
-	return nil
+	return dev.Close()
 }
 
 // element is the matrix: every element has another value.
@@ -65,10 +69,10 @@ func part(rank, rows, n int) []float64 {
 
 // transpose returns this rank's rows of the transposed matrix. Block b of the rows, turned,
 // belongs to rank b.
-func transpose(ctx context.Context, c *worker.Comm, mine []float64, rows int) ([]float64, error) {
-	n := rows * c.Size()
+func transpose(ctx context.Context, d device, mine []float64, rows int) ([]float64, error) {
+	n := rows * d.Size()
 	out, in := make([]float64, len(mine)), make([]float64, len(mine))
-	for b := range c.Size() {
+	for b := range d.Size() {
 		block := out[b*rows*rows : (b+1)*rows*rows]
 		for i := range rows {
 			for j := range rows {
@@ -76,11 +80,11 @@ func transpose(ctx context.Context, c *worker.Comm, mine []float64, rows int) ([
 			}
 		}
 	}
-	if err := worker.AllToAll(ctx, c, in, out); err != nil {
+	if err := allToAllOn(ctx, d, in, out); err != nil {
 		return nil, err
 	}
 	result := out // its blocks have been sent
-	for b := range c.Size() {
+	for b := range d.Size() {
 		block := in[b*rows*rows : (b+1)*rows*rows]
 		for j := range rows {
 			copy(result[j*n+b*rows:], block[j*rows:(j+1)*rows])
