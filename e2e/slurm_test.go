@@ -399,7 +399,11 @@ func slurmOwnScript(s *slurm) {
 	b := &batch{s: s, out: filepath.Join(s.dir, "own.out")}
 	b.id = s.output("sbatch", "--parsable", "-o", b.out, file)
 	b.prints("restarts:", 2)
-	s.output("scancel", "-s", "TERM", b.id+".0") // as sbatch --signal does before the time limit
+	// As sbatch --signal does before the time limit. For an instant after its tasks have
+	// begun, a step of Slurm is not running yet and cannot be sent a signal.
+	eventually(s, longWait, "a step that takes a signal", func() bool {
+		return s.command("scancel", "-s", "TERM", b.id+".0").Run() == nil
+	})
 	got := b.ends(2*longWait, "COMPLETED", "0:0")
 	if got["JobName"] != "own" || got["NumNodes"] != "2" || got["Restarts"] != "1" {
 		s.Errorf("%s, %s nodes, %s restarts", got["JobName"], got["NumNodes"], got["Restarts"])
