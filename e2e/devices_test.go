@@ -170,6 +170,84 @@ func TestPin(t *testing.T) {
 	}
 }
 
+// TestPinSource checks where the GPUs of the workers come from. The driver's files are
+// enough unless the preflight asks the library anyway, or there are MIG instances.
+func TestPinSource(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		flags, file, want string
+	}{
+		"pins":            {flags: "--nproc-per-node 2 --preflight=off", want: "GPU-node1-0000 GPU-node1-0001"},
+		"count and pins":  {flags: "--nproc-per-node gpu --preflight=off", want: "GPU-node1-0000 GPU-node1-0001"},
+		"a MIG instance":  {flags: "--nproc-per-node gpu --preflight=off", file: "gpu1/mig/gi2/access", want: "GPU-nvml-0000 GPU-nvml-0001"},
+		"preflight":       {flags: "--nproc-per-node 2", want: "GPU-nvml-0000 GPU-nvml-0001"},
+		"count, then ask": {flags: "--nproc-per-node gpu", want: "GPU-nvml-0000 GPU-nvml-0001"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := newGPUHost(t, 2)
+			g.m.nvml("gpus 2 host nvml")
+			if tt.file != "" {
+				g.m.write("proc/driver/nvidia/capabilities/"+tt.file, "")
+			}
+			x := g.run(append(strings.Fields(tt.flags), sh("echo $GORUN_DEVICE")...)...)
+			g.wantExit(longWait, 0, x)
+			got := strings.Fields(x.out.String())
+			slices.Sort(got)
+			if text := strings.Join(got, " "); text != tt.want || x.err.String() != "" {
+				t.Errorf("the workers have %q, want %q; it says %q", text, tt.want, x.err.String())
+			}
+		})
+	}
+}
+
+// TestLocalNodesShareASurvey checks that the agents of one machine ask the driver once,
+// and that all have its answer.
+func TestLocalNodesShareASurvey(t *testing.T) {
+	t.Parallel()
+	g := newGPUHost(t, 4)
+	file := filepath.Join(g.dir, "surveys")
+	g.m.nvml("gpus 4 host nvml surveys " + file)
+	x := g.run(append(strings.Fields("--local-nodes 4 --nproc-per-node 1"), sh("echo $RANK $GORUN_DEVICE")...)...)
+	g.wantExit(longWait, 0, x)
+	for r := range 4 {
+		wantParts(t, x.out.String(), fmt.Sprintf("%d GPU-nvml-%04d\n", r, r))
+	}
+	if asked, err := os.ReadFile(file); err != nil || len(asked) != 1 {
+		t.Errorf("the driver was asked %d times, %v", len(asked), err)
+	}
+}
+
+// TestGoWorkersGetTheirNCCL checks that Go workers on GPUs get the path of the libnccl that
+// the preflight has found, unless the user names one, and that other programs do not.
+func TestGoWorkersGetTheirNCCL(t *testing.T) {
+	t.Parallel()
+	const found = "/x86_64-linux-gnu/libnccl.so.2  gorun: the NCCL for Go workers"
+	for name, tt := range map[string]struct {
+		env, program []string
+		want         string // "": none
+	}{
+		"Go":           {program: []string{os.Getenv(envGorun), "version"}, want: found},
+		"not Go":       {program: []string{"/bin/true"}},
+		"named":        {env: []string{"GORUN_NCCL_LIB=/opt/nccl.so"}, program: []string{os.Getenv(envGorun), "version"}}, // it is the node's own
+		"no GPU":       {env: []string{"CUDA_VISIBLE_DEVICES="}, program: []string{os.Getenv(envGorun), "version"}},
+		"in a wrapper": {program: []string{"env", "-i", os.Getenv(envGorun), "version"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			g := newGPUHost(t, 2)
+			g.m.systemNCCL(nccl)
+			g.m.env = append(g.m.env, tt.env...)
+			x := g.run(append([]string{"--dry-run", "--ignore", "E03", "--no-python"}, tt.program...)...)
+			g.wantExit(longWait, 0, x)
+			out := x.out.String()
+			if tt.want == "" && strings.Contains(out, "GORUN_NCCL_LIB") || !strings.Contains(out, tt.want) || x.err.String() != "" {
+				t.Errorf("it does not show just %q:\n%s%s", tt.want, out, x.err.String())
+			}
+		})
+	}
+}
+
 // TestPinTwoContainers checks that D01 finds two containers of one machine that give the
 // same GPUs to their workers.
 func TestPinTwoContainers(t *testing.T) {

@@ -22,8 +22,8 @@ const (
 	torch  = "2.6.0+cu124"
 )
 
-// gpus gives the machine a driver and n GPUs. Only the driver's library answers; the
-// device files are like /dev/null.
+// gpus gives the machine a driver and n GPUs. The driver's library and its files in /proc
+// answer; the device files are like /dev/null.
 func (m *machine) gpus(n int) {
 	m.Helper()
 	if !asksNVML() {
@@ -36,6 +36,11 @@ func (m *machine) gpus(n int) {
 		m.device(fmt.Sprintf("/dev/nvidia%d", i))
 	}
 	m.write("proc/driver/nvidia/version", "NVRM version: NVIDIA UNIX x86_64 Kernel Module  "+driver+"  Tue Mar  5 22:23:56 UTC 2024\n")
+	for i := range n {
+		m.write(fmt.Sprintf("proc/driver/nvidia/gpus/0000:%02x:00.0/information", 0x1a+i),
+			fmt.Sprintf("Model: \t\t NVIDIA H100 80GB HBM3\nGPU UUID: \t GPU-%s-%04d\nDevice Minor: \t %d\nGPU Excluded:\t No\n", m.Host, i, i))
+		m.write(fmt.Sprintf("proc/driver/nvidia/capabilities/gpu%d/mig/none", i), "")
+	}
 	m.Binds["/proc/driver"] = "proc/driver"
 	m.nvml(fmt.Sprintf("gpus %d host %s", n, m.Host))
 	m.write(libDir+"/libnvidia-ml.so."+driver, string(fakeNVML(m)))
