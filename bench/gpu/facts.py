@@ -1,6 +1,7 @@
 """Compares what gorun learnt from NVML with what nvidia-smi says, field by field.
 
-Usage: facts.py PROBE.json, where PROBE.json is the output of `gorun probe-gpu facts`."""
+Usage: facts.py PROBE.json FILES.json, the outputs of `gorun probe-gpu facts` and
+`gorun probe-gpu procfs`. What the driver's files say has to be the same."""
 
 import json
 import os
@@ -58,12 +59,16 @@ def local(path):
 SLOWED = (1 << 3, 1 << 5, 1 << 6, 1 << 7)  # hardware slowdown, heat twice, power brake
 
 
-def main():
-    report = None
-    with open(sys.argv[1]) as f:
+def read(path):
+    with open(path) as f:
         for line in f:
             if line.startswith('{"gorun_gpu_probe"'):
-                report = json.loads(line)
+                return json.loads(line)
+    return None
+
+
+def main():
+    report, files = read(sys.argv[1]), read(sys.argv[2])
     if report is None or report.get("error"):
         print("DIFFERS: the probe gave no answer:", report)
         return 1
@@ -89,7 +94,7 @@ def main():
         name: get(name)
         for name in (
             "index", "pci.bus_id", "name", "memory.total", "compute_cap", "compute_mode", "persistence_mode",
-            "ecc.mode.current", "ecc.errors.uncorrected.volatile.total", "mig.mode.current", "retired_pages.pending",
+            "ecc.errors.uncorrected.volatile.total", "mig.mode.current", "retired_pages.pending",
             "clocks_event_reasons.active", "fabric.state", "fabric.status",
         )
     }
@@ -107,7 +112,6 @@ def main():
         mode = smi_of("compute_mode")
         same("compute mode", f.get("compute_mode"), mode and mode.lower().replace("_", "-"))
         same("persistence mode", f.get("persistence"), on(smi_of("persistence_mode")))
-        same("ECC", f.get("ecc"), on(smi_of("ecc.mode.current")))
         same("uncorrected errors", f.get("uncorrected"), number("ecc.errors.uncorrected.volatile.total"))
         same("MIG", g.get("mig"), on(smi_of("mig.mode.current")))
         same("pages to retire", f.get("retire_pending"), on(smi_of("retired_pages.pending")))
@@ -123,6 +127,14 @@ def main():
         node = local(f"/sys/bus/pci/devices/{g.get('pci')}/numa_node")
         same("NUMA node (of /sys)", g.get("numa"), None if node in (None, "-1") else int(node))
         print(f"  {'':8} {'nearest adapters':28} {f.get('nearest_nics')}")
+    print(" the driver's files in /proc:", files.get("error") or files.get("unsure") or "certain")
+    if not files.get("error") and not files.get("unsure"):
+        same("number of GPUs, by files", len(files["gpus"]), len(gpus))
+        for ours, g in zip(files["gpus"], gpus):
+            for field in ("index", "uuid", "pci", "name", "minor", "numa", "denied"):
+                counts["OK" if ours.get(field) == g.get(field) else "DIFFERS"] += 1
+                if ours.get(field) != g.get(field):
+                    print(f"  DIFFERS  {field:28} files {ours.get(field)!r:44} NVML {g.get(field)!r}")
     held = sorted((h["uuid"], h["pid"]) for h in report.get("held") or [])
     apps = [tuple(s.strip() for s in line.split(",")) for line in smi("--query-compute-apps=gpu_uuid,pid", "--format=csv,noheader").splitlines()]
     same("processes", held, sorted((uuid, int(pid)) for uuid, pid in apps if pid.isdigit()))

@@ -1,6 +1,8 @@
 """What gorun's look at the GPUs costs a start: commands run in turn, medians.
 
-Usage: medians.py ROUNDS GORUN WORKERS"""
+Usage: medians.py ROUNDS GORUN WORKERS
+
+It ends with 1 if pins alone cost more than 15 ms."""
 
 import statistics
 import subprocess
@@ -14,6 +16,11 @@ ways = {
     "GPUs and preflight (default)": [],
     "the count too (--nproc-per-node gpu)": ["--nproc-per-node", "gpu"],
 }
+pins = list(ways)[1]
+if int(workers) > 1:
+    each = str(int(workers) // 2)
+    for nodes in ("1", "2"):
+        ways[f"--local-nodes {nodes}, preflight"] = ["--local-nodes", nodes, "--nproc-per-node", each, "--ignore", "L02"]
 took = {way: [] for way in ways}
 end = time.monotonic() + 75
 for i in range(rounds + 1):
@@ -30,3 +37,6 @@ for i in range(rounds + 1):
 base = statistics.median(next(iter(took.values())))
 for way, ms in took.items():
     print(f"  {way:40} median {statistics.median(ms):7.1f} ms  (+{statistics.median(ms) - base:.1f})  min {min(ms):.1f}  max {max(ms):.1f}  n {len(ms)}")
+cost = statistics.median(took[pins]) - base
+print(f"  pins cost {cost:.1f} ms; 15 are meant to be enough")
+sys.exit(cost > 15)
