@@ -193,7 +193,11 @@ func TestNetworkAfterAnAddressIsRemoved(t *testing.T) {
 	l.ip(1, "addr del 10.77.0.2/24 dev eth0")
 	l.probe()
 	l.expect(1, 0, preflight.NoAddress)
-	l.expect(0, 1, preflight.NoRoute)
+	// The kernel drops packets of some probes from its queue for a neighbour that it does
+	// not know: they time out.
+	if got := l.results(0, 1); !slices.Contains(got, preflight.NoRoute) || slices.Contains(got, preflight.OK) {
+		l.Errorf("0 -> 1: %q, want %q", got, preflight.NoRoute)
+	}
 	l.expectFinding("I02", "host1 (eth0 10.77.0.2)", "no address")
 }
 
