@@ -69,6 +69,9 @@ func (s *Scanner) combine(all []*hypothesis) []*event {
 		}
 		begun.promoteFirst(s.rivals(direct, weaker))
 		stop.kind = begun.kind
+		if stop.kind == Stop && stop.row.Key == rowNodeFailed { // errors in unknown words may be its effects
+			stop.kind = Clue
+		}
 	}
 	s.nameWriters(direct)
 	s.nameWriters(weaker)

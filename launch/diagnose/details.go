@@ -14,7 +14,7 @@ var (
 	// blockProgram matches the program in such a text.
 	blockProgram = lazyRegexp(`^\s*(?:Executable|Application name|Program):\s+(\S+)`)
 	// describedPod matches the pod of kubectl describe.
-	describedPod = lazyRegexp(`^Name:\s+([\w.-]+)\s*$`)
+	describedPod = lazyRegexp(`^Name:\s+([\w.-]+)\s*$|^\s*Normal\s+Scheduled\s.*Successfully assigned (?:[\w-]+/)?([\w.-]+) to `)
 	// podName matches the pod in an event of Kubernetes, and in a table of pods.
 	podName = lazyRegexp(`(?:^|\s|Pod |pod )(?:pod|node)/([\w.-]+)|^([a-z0-9][a-z0-9.-]*)\s+\d+/\d+\s+\w|✖\s+\S+\s+\S+\s+([a-z0-9][a-z0-9.-]*)\s|\bpod "(?:[\w-]+/)?([a-z0-9][a-z0-9.-]*)`)
 )
@@ -24,7 +24,7 @@ var (
 func (s *Scanner) readDetail(l *line) {
 	if m := describedPod().FindSubmatch(l.raw); m != nil {
 		s.described = s.newEvent(s.matcher.byKey[rowNoReason], l)
-		s.described.host = plainText(m[1])
+		s.described.host = plainText(firstGroup(m))
 		return
 	}
 	e := s.lastEvent

@@ -156,12 +156,11 @@ func (s *Scanner) recordMatch(row *compiledRow, at []int, l *line) {
 		s.recordLoud(row, l)
 		return
 	}
-	if row.Key == rowUnknownWarning && s.matcher.wordings.has(cascadeWords, l.raw) {
+	if (row.Key == rowUnknownWarning || row.Key == rowTransport) && s.matcher.wordings.has(cascadeWords, l.raw) {
 		row = s.matcher.byKey[rowCascade]
 	}
-	if last := s.lastEvent; row.Key == rowMPIAdapter && last != nil && last.row.Key == rowMPI && last.stream == l.stream && l.number-last.number < lastLines && bytes.Contains(l.raw, []byte("....")) {
-		last.text += " " + plainText(l.raw) // of the stack of the error
-		return
+	if last := s.unfinished; row.Key == rowMPIAdapter && last != nil && last.row.Key == rowMPI && last.stream == l.stream {
+		return // a line of the stack of the error
 	}
 	e := s.newEvent(row, l)
 	if len(l.raw) > maxText && at[0] > maxText/2 { // the start of a long line says little
@@ -193,7 +192,7 @@ func (s *Scanner) recordMatch(row *compiledRow, at []int, l *line) {
 		e.host = last.host
 	}
 	e.readFields(l.raw)
-	if strings.HasPrefix(row.Source, "help-") { // Open MPI wraps the lines of its help texts
+	if strings.HasPrefix(row.Source, "help-") || strings.HasSuffix(e.text, errorStack) { // Open MPI wraps the lines of its help texts
 		s.unfinished = e
 	}
 	restarted, hasRestarted := s.job.overcome[l.stream.log]
@@ -221,7 +220,7 @@ func (s *Scanner) countLaterLines(l *line) {
 		return
 	}
 	progresses := words.has(progressWords, l.raw)
-	recovers := soon && words.has(goesOnWords, l.raw)
+	recovers := soon && words.goesOn(l.raw)
 	kept := s.followed[:0]
 	for _, e := range s.followed {
 		if e.stream == l.stream {

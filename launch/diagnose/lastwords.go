@@ -2,10 +2,13 @@ package diagnose
 
 import (
 	"bytes"
+	"cmp"
 	"maps"
 	"slices"
 	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 const (
@@ -142,6 +145,8 @@ func (s *Scanner) readProcessName(l *line) {
 var (
 	processName  = lazyRegexp(`Process name: \[(?:\[\d+,\d+\],|\S+@\d+,)(\d+)\]|Process name: ([\w.-]+)\[(\d+)\]`)
 	exitCodeLine = lazyRegexp(`(?i)\bexit(?:ed)?(?: ?code| status|ed with|s with)(?: (?:non-?zero|code|status|exit|return|error))* ?[:= (]*(-?\d+)|\breturn(?:ed)?(?: non-?zero)?(?: exit)? (?:code|status):?[ =]+(-?\d+)|(core dumped)`)
+	// signalWords matches a process's end by a signal, in any program's words.
+	signalWords = lazyRegexp(`\bNegsignal\.(SIG\w+)|\bcode=(?:killed|dumped), status=(\d+)/|\b(?:killed|terminated|died|crashed) (?:by|with|from|on|due to) signal:? ?(SIG\w+|\d+)\b|\bsignal: (killed)\b`)
 )
 
 // readRayTask reads the process of a task of Ray whose traceback follows.
@@ -156,24 +161,54 @@ func (s *Scanner) readRayTask(l *line) {
 var rayTaskLine = lazyRegexp(`ray::\S+\(\) \(pid=(\d+)(?:, ip=([^\s,)]+))?`)
 
 // readExitCode reads an exit code in any words. One that is not 0 shows that the job
-// failed.
+// failed. An event of it has the row that the code means.
 func (s *Scanner) readExitCode(l *line) {
 	m := exitCodeLine().FindSubmatch(l.raw)
-	if m == nil || s.matcher.wordings.has(goesOnWords, l.raw) {
+	if m == nil || s.matcher.wordings.goesOn(l.raw) {
 		return
 	}
 	code, _ := strconv.Atoi(string(m[1]) + string(m[2]))
 	if code == 0 && len(m[3]) == 0 {
 		return
 	}
-	s.job.failed = true
 	if at := exitCodeLine().FindIndex(l.raw); !isQuoted(l.raw, at[0]) {
-		s.job.lastExit = s.newEvent(s.matcher.byKey[rowNoReason], l)
+		s.recordExit(l, code)
 	}
+	s.job.failed = true
 	if e := s.job.named; e != nil && e.log == l.stream.log && l.number-e.number <= 2 {
 		s.addEnd(workerEnd{event: e, code: code, isRoot: true, lastWords: s.lastWords(e)})
 		s.job.named = nil
 	}
+}
+
+// readSignal reads the end of a process by a signal.
+func (s *Scanner) readSignal(l *line) {
+	m := signalWords().FindSubmatch(l.raw)
+	if m == nil || s.matcher.wordings.goesOn(l.raw) || isQuoted(l.raw, len(l.raw)) {
+		return
+	}
+	name := string(firstGroup(m))
+	code, err := strconv.Atoi(name)
+	switch {
+	case name == "killed":
+		code = int(unix.SIGKILL)
+	case err != nil:
+		code = signalNumber(name)
+	}
+	if _, stopped := meaningOfCode(-code); !stopped {
+		s.recordExit(l, -code)
+		s.job.failed = true
+	}
+}
+
+// recordExit keeps the last line with an exit code, or a line shortly before it whose
+// code says more.
+func (s *Scanner) recordExit(l *line, code int) {
+	key, _ := meaningOfCode(code)
+	if last := s.job.lastExit; key == "" && last != nil && last.row.Key != rowNoReason && last.log == l.stream.log && l.number-last.number < detailLines {
+		return
+	}
+	s.job.lastExit = s.newEvent(s.matcher.byKey[cmp.Or(key, rowNoReason)], l)
 }
 
 // addSpawnEnd records the end of a process that torch.multiprocessing started, as its

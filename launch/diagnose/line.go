@@ -112,7 +112,7 @@ func (s *Scanner) classify(l *line, hasWord bool) {
 	}
 	s.report.readLine(s, l)
 	s.job.recordWriter(l)
-	s.continueText(l)
+	ofStack := s.continueText(l)
 	isKnown := false
 	if hasWord {
 		for i, f := range s.matcher.jobLines {
@@ -121,7 +121,7 @@ func (s *Scanner) classify(l *line, hasWord bool) {
 			}
 		}
 		words := l.words
-		if t := s.tracebacks[l.stream]; t != nil && t.isOpen() || s.flood.isSilent() { // its class and frames say more
+		if t := s.tracebacks[l.stream]; t != nil && t.isOpen() || s.flood.isSilent() || ofStack { // its class and frames say more
 			words = words.without(s.matcher.general)
 		}
 		if row, at := s.matcher.match(&words, l.raw); row != nil {

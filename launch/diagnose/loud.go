@@ -1,6 +1,7 @@
 package diagnose
 
 import (
+	"bytes"
 	"encoding/json"
 	"regexp"
 	"strconv"
@@ -19,6 +20,8 @@ const (
 	summaryWords
 	// goesOnWords say that the program overcomes an error.
 	goesOnWords
+	// giveUpWords say that the program no longer tries to overcome an error.
+	giveUpWords
 	// quietWords are of lines that are no errors: at a lower level, a number that is
 	// called an error, a line of a launcher that another reader understands.
 	quietWords
@@ -47,6 +50,7 @@ func wordings() [][]string {
 			`\bsee (?:the )?(?:root cause|above|other|stack|traceback|logs?|output)|(?:exception|error) in a background process|check the (?:earlier|previous) (?:errors?|logs?)|exit(?:ed)? (?:status|code)|return code|see stack trace|^ray\.exceptions\.RayTaskError\(|^exiting|core dumped|^(?:Fatal Python error: )?Aborted|\btrial task failed\b`,
 		},
 		goesOnWords: {`\b(?:retry|retrying|retries|retried|reconnect\w*|ignor(?:ed|ing)|non-?fatal|harmless|skipp(?:ed|ing)|fall(?:ing)? ?back|continu(?:e|es|ing)|optional|attempt \d+|tolerated|recover(?:ed|ing))\b`},
+		giveUpWords: {`\b(?:giving up|gave up|bailing out|exhausted)\b|\btoo many (?:re)?(?:tries|\w*attempts|failures|restarts)\b|\b(?:retries|retry|attempts?|tries)\b.{0,20}\b(?:exceeded|reached)\b|\bexceeded\b.{0,20}\b(?:retries|retry|attempts|tries)\b|\bafter (?:\d+|all|several|multiple|max\w*) (?:re)?(?:tries|attempts)\b`},
 		quietWords: {
 			` NCCL (?:INFO|WARN|TRACE) `, `torch/distributed/\S+\.py:\d+\]|torch\.distributed\.elastic\.\S+:|torch\.distributed\.(?:run|launch)|ChildFailedError|\[launch\.py:|sigkill_handler`, `^(?:srun|slurmstepd|salloc|sbatch)(?:: error)?: (?:\S+: tasks? |\*\*\*|Terminating|Force )`,
 			`\b(?:WARN|WARNING|INFO|DEBUG|NOTICE)\b`,
@@ -56,10 +60,13 @@ func wordings() [][]string {
 		metricWords:   {`(?:\b|_)errors?[ :=]+[-+]?[\d.]+(?:e-?\d+)?%?(?:[ ,;)]|$)`},
 		failWords:     {`\bfail(?:ed|ure|s)?\b`},
 		progressWords: {`\b(?:steps?|epochs?|iter(?:ation)?s?|loss|batch(?:es)?|samples|tokens|eval\w*|sav(?:ed|ing)|checkpoint\w*|INFO|DEBUG)\b`, `\bit/s\b`, `\bs/it\b`, ` HTTP/\d`},
-		rankWords:     {`\brank[ =:#]{0,2}(\d{1,6})\b`, `\bpe=0(\d{1,6})\b`, `\bproc[ =:#](\d{1,6})\b`},
-		hostWords:     {`\b(?:on|from|at) (?:host|node) ([\w.-]*\w)`},
+		rankWords:     {`\brank[ =:#]{0,2}(\d{1,6})\b`, `\bpe=0(\d{1,6})\b`, `\bproc[ =:#](\d{1,6})\b`, `\bprocessor (\d{1,6}) exiting\b`},
+		hostWords:     {`\b(?:on|from|at) (?:host|node):? ([\w.-]*\w)`},
 	}
 }
+
+// gpuMemory matches words about the memory of a GPU.
+var gpuMemory = lazyRegexp(`(?i)\b(?:[gnxth]pus?|mlu|dcu|cuda\w*|hip|vram|hbm|(?:on|of|for) (?:the )?device)\b`)
 
 // glogWarning matches the front of a line that glog or torch wrote as a warning or as
 // information.
@@ -124,12 +131,17 @@ func (m *wordingMatcher) named(w wording, text []byte) []byte {
 	return nil
 }
 
+// goesOn reports whether a line says that the program overcomes an error.
+func (m *wordingMatcher) goesOn(text []byte) bool {
+	return m.has(goesOnWords, text) && !m.has(giveUpWords, text)
+}
+
 // isUnloud reports whether a line that looks like an error is none.
 func (m *wordingMatcher) isUnloud(text []byte) bool {
 	if glogWarning().Match(text) || daemonLine().Match(text) {
 		return true
 	}
-	return m.has(goesOnWords, text) || m.has(quietWords, text) || m.has(metricWords, text) && !m.has(failWords, text) || sourceLine().Match(text)
+	return m.goesOn(text) || m.has(quietWords, text) || m.has(metricWords, text) && !m.has(failWords, text) || sourceLine().Match(text)
 }
 
 // recordLoud records a line that only a general row knows: an error in words of its own.
@@ -144,12 +156,16 @@ func (s *Scanner) recordLoud(row *compiledRow, l *line) {
 		e.rank, _ = strconv.Atoi(string(rank))
 	}
 	switch {
+	case row.Key == rowNoMemory && gpuMemory().Match(l.raw):
+		e.row = s.matcher.byKey[rowNoGPUMemory]
 	case words.has(cascadeWords, l.raw):
 		e.row = s.matcher.byKey[rowCascade]
 	case words.has(summaryWords, l.raw):
 		e.row = s.matcher.byKey[rowSummary]
 	}
-	e.kind = e.row.Kind
+	if e.row.Kind.tier() > tierWarning {
+		e.kind = e.row.Kind
+	}
 	s.record(e, e.text[:min(len(e.text), 80)])
 	if last := s.lastLoud; e.kind == Fatal && last != nil && last.stream == e.stream && e.number-last.number <= 3 && last.kind.has(general) {
 		last.kind = Fatal // the line before the fatal one has the reason
@@ -160,22 +176,39 @@ func (s *Scanner) recordLoud(row *compiledRow, l *line) {
 	}
 }
 
+// errorStack ends the line of an error of MPICH. The reason is in the lines below.
+const errorStack = "error stack:"
+
 // headline matches the text of an error whose reason is in the next line.
 var headline = lazyRegexp(`:$|\b(?:due to|because of)$|(?i)\b(?:fatal|error)\b[!: ]*(?:\([^)]*\))?$|^[-=*#]{3,} .* [-=*#]{3,}$`)
 
 // banner matches a headline with a rule on both sides: the box below it has the reason.
 var banner = lazyRegexp(`^[-=*#]{3,} `)
 
+// stackLine matches a line of the stack of an error of MPICH: the function and, in the
+// last lines, the reason.
+var stackLine = lazyRegexp(`^\w+\(\d+\)[. ]*:`)
+
 // continueText adds the next line that has words to the text of an error that ended like
-// a headline.
-func (s *Scanner) continueText(l *line) {
+// a headline. To an error of MPICH it adds the last reason of its stack. It reports
+// whether the line is of such a stack.
+func (s *Scanner) continueText(l *line) (ofStack bool) {
 	e := s.unfinished
 	if e == nil || e.stream != l.stream {
-		return
+		return false
 	}
 	text := plainText(l.raw)
+	if head, _, ok := strings.Cut(e.text, errorStack); ok && l.number-e.number < detailLines {
+		at := stackLine().FindIndex(l.raw)
+		if at == nil {
+			s.unfinished = nil
+		} else if reason := plainText(bytes.TrimSpace(l.raw[at[1]:])); reason != "" && len(head)+len(reason) < maxText {
+			e.text = head + errorStack + " " + reason
+		}
+		return at != nil
+	}
 	if strings.Trim(text, "-=*#|+ ") == "" && l.number-e.number < 4 {
-		return
+		return false
 	}
 	if l.number-e.number > 2 || !banner().MatchString(e.text) {
 		s.unfinished = nil
@@ -183,6 +216,7 @@ func (s *Scanner) continueText(l *line) {
 	if l.number-e.number < 4 && len(e.text)+len(text) < maxText {
 		e.text += " " + text
 	}
+	return false
 }
 
 // readFields reads the fields of a line in JSON that loggers write.

@@ -135,6 +135,18 @@ func everydayRows() []Row {
 			Cause: "a server refused the program's credentials", Fix: "log in on that node or pass the token (HF_TOKEN, AWS_*): gorun -x NAME gives a variable to all nodes", Seen: "Hugging Face, AWS", Source: "huggingface_hub, botocore",
 		},
 		{
+			Key: "u01", Checks: ids("X-AUTH"), Kind: CatchableClue, Pattern: `licen[cs]e (?:check-?out|manager) (?:failed|error)|licensing error|FlexN?et Licensing error|(?:could not|cannot|can't|unable to|failed to) (?:obtain|check ?out|acquire|get|find|validate)\b.{0,20}\blicen[cs]e|no (?:valid |available |more )?licen[cs]es? (?:was |were |is |are )?(?:found|available|left)|licen[cs]e\b.{0,30}\b(?:has expired|is not available|not available now|denied)|Licensed number of users already reached`,
+			Cause: "the program got no licence", Fix: "the licence server must be reached from that node (its host and port are in LM_LICENSE_FILE or the licence path) and have free seats (lmstat -a)", Seen: "FlexNet and others", Source: "lmgrd",
+		},
+		{
+			Key: "u03", Checks: ids("X-HOSTOOM"), Kind: Catchable, Pattern: `(?:\(TID \d+(?:, |\) \()(?P<host>[\w.-]+).*)?java\.lang\.OutOfMemoryError`,
+			Cause: "the heap of a JVM is used up", Fix: "give it more (-Xmx; spark.executor.memory, spark.driver.memory), or less at a time: more partitions, smaller batches", Seen: "Java, Spark", Source: "java.lang",
+		},
+		{
+			Key: "u04", Checks: ids("X-PYEXC"), Kind: Clue, Pattern: `Job aborted due to stage failure: .*most recent failure: Lost task \S+ in stage \S+ \(TID \d+(?:, |\) \()(?P<host>[\w.-]+)`,
+			Cause: "a task of Spark failed too often", Fix: "the end of that line and the lines below have the task's exception; the executor's stderr has what led to it", Seen: "Spark", Source: "DAGScheduler",
+		},
+		{
 			Key: "w20", Checks: ids("X-STALL"), Kind: Vague, Pattern: `Heartbeat monitor timed out|No progress (?:for|in) \d+|has been running for more than \d+ seconds without|Timeout waiting for all ranks|Stall(?:ed)? (?:detected|ops)`,
 			Cause: "the program made no progress for too long, and no line shows why", Fix: "gorun stacks shows where each rank waits; look for the rank that waits elsewhere", Seen: "torch, frameworks", Source: "frameworks",
 		},

@@ -34,8 +34,12 @@ func catchAllRows() []Row {
 			Cause: "a program or script of the job could not be run on this node", Fix: "run the script's line by hand on that node; put the same program and interpreter at the same path on every node", Seen: "shells", Source: "bash(1)",
 		},
 		{
-			Key: rowUnreached, Checks: ids("X-CONNECT"), Kind: SystemError, Pattern: `(?:Connection refused|ECONNREFUSED|Connection timed out|ETIMEDOUT|No route to host|Network is unreachable|Host is unreachable|i/o timeout|context deadline exceeded)`,
+			Key: rowUnreached, Checks: ids("X-CONNECT"), Kind: SystemError, Pattern: `(?:Connection refused|ECONNREFUSED|Connection timed out|ETIMEDOUT|No route to host|Network is unreachable|Host is unreachable|i/o timeout|context deadline exceeded)|(?:can't|cannot|could not|couldn't|unable to|failed to) (?:connect|reach|contact|communicate)\b`,
 			Cause: "a server could not be reached from this node", Fix: reach, Seen: "all", Source: "errno(3)",
+		},
+		{
+			Key: rowNoMemory, Checks: ids("X-HOSTOOM", "L07"), Kind: SystemError, Pattern: `out of memory|(?:could not|couldn't|can't|unable to|failed to) (?:m?alloc|allocate|reserve|commit)\b|insufficient (?:virtual )?memory|memory exhausted|not enough memory|memory allocation .{0,20}failed`,
+			Cause: "the program got no memory", Fix: "use fewer processes on that node or smaller data, or a higher limit (container memory, Slurm --mem, ulimit -v)", Seen: "all", Source: "its words",
 		},
 		{
 			Key: rowCoreDumped, Checks: ids("X-SEGV"), Kind: Vague, Pattern: `\(core dumped\)`,
@@ -46,11 +50,11 @@ func catchAllRows() []Row {
 			Cause: "the program raised an exception", Fix: read, Seen: "Python, Java, JavaScript", Source: "its words",
 		},
 		{
-			Key: rowFatal, Checks: ids("X-ERROR"), Kind: Fatal, Pattern: `(?:level|severity|levelname)"\s*:\s*"(?:fatal|panic|critical|emergency)"|\blevel=(?:fatal|panic|critical)|(?:^|[\s\[|<(:])(?-i:FATAL|CRITICAL|PANIC)[\]:|>) ]|\bfatal ?: |fatal   : |fatal error|panicked at |^panic: |forrtl: severe|Check failed: |assertion .{0,200}failed|Assertion failed|Execution halted|^Fatal \w+|Abort trap|what\(\): |^ERROR: LoadError: `,
+			Key: rowFatal, Checks: ids("X-ERROR"), Kind: Fatal, Pattern: `(?:level|severity|levelname)"\s*:\s*"(?:fatal|panic|critical|emergency)"|\blevel=(?:fatal|panic|critical)|(?:^|[\s\[|<(:])(?-i:FATAL|CRITICAL|PANIC)[\]:|>) ]|\bfatal ?: |fatal   : |fatal error|panicked at |^panic: |forrtl: severe|Check failed: |assertion .{0,200}failed|Assertion failed|Execution halted|^Fatal \w+|Abort trap|what\(\): |^ERROR: LoadError: |Called CmiAbort`,
 			Cause: "the program ended itself with this error", Fix: read, Seen: "loggers, runtimes", Source: "its words",
 		},
 		{
-			Key: rowLogged, Checks: ids("X-ERROR"), Kind: Logged, Pattern: `(?:level|severity|levelname)"\s*:\s*"error"|\blevel=error|(?:^|[\s\[|<(:])(?-i:ERROR|SEVERE)[\]:|>) ]|\berror: \S|\berror\[\w+\]: |^ *Error (?:in|on|at|while|when) |^Error from server|(?-i:\bFAIL at )|(?-i:[A-Z]{2,}_ERROR)[\]:|>) ]|\b[a-z]\w+ failed(?::|,|$| for | with | because )|non-zero status|(?-i:\*\*\* (?:Error|ERROR))|(?:cannot|could not|unable to|failed to) \w+|: (?:invalid|illegal|unknown|unrecognized|unsupported|missing) \w+`,
+			Key: rowLogged, Checks: ids("X-ERROR"), Kind: Logged, Pattern: `(?:level|severity|levelname)"\s*:\s*"error"|\blevel=error|(?:^|[\s\[|<(:])(?-i:ERROR|SEVERE)[\]:|>) ]|\berror: \S|\berror\[\w+\]: |^ *Error (?:in|on|at|while|when) |^Error from server|(?-i:\bFAIL at )|(?-i:[A-Z]{2,}_ERROR)[\]:|>) ]|\b[a-z]\w+ failed(?::|,|\.?$| for | with | because )|\b(?:bailing out|giving up|gave up)\b|non-zero status|(?-i:\*\*\* (?:Error|ERROR))|(?:cannot|could not|unable to|failed to) \w+|: (?:invalid|illegal|unknown|unrecognized|unsupported|missing) \w+`,
 			Cause: "the program reported this error, and no line shows a clearer one", Fix: read, Seen: "loggers, runtimes", Source: "its words",
 		},
 	}

@@ -90,6 +90,10 @@ func launchRows() []Row {
 			Cause: "the connection over ssh to a host failed or broke", Fix: ssh, Seen: "pdsh", Source: "pdsh",
 		},
 		{
+			Key: "u05", Checks: ids("X-SSH"), Kind: CatchableClue, Pattern: `Error \d+ returned from remote shell \((?P<host>[\w.-]+):\d+\)`,
+			Cause: "the launcher could not log in to a host, or start its program there", Fix: ssh, Seen: "charmrun", Source: "charmrun.C",
+		},
+		{
 			Key: "y31", Checks: ids("X-SSH"), Kind: Clue, Pattern: `unable to run (?:bstrap_)?proxy on (?P<host>[^\s(]+)`,
 			Cause: "mpiexec could not start its helper on a host", Fix: ssh, Seen: "Intel MPI, MPICH", Source: "hydra_demux_poll.c",
 		},
@@ -126,8 +130,8 @@ func launchRows() []Row {
 			Cause: "mpirun lost its daemon on a node: the node or the network to it failed", Fix: "check that node's console, kernel log and power, and the scheduler's records of it", Seen: "Open MPI", Source: "help-errmgr-base.txt",
 		},
 		{
-			Key: "y09", Checks: ids("X-STOPPED"), Kind: Vague, Pattern: `Received (?:\d+|SIG\w+) death signal, shutting down workers`,
-			Cause: "a signal from outside stopped the launcher; no worker had failed before, as far as this log shows", Fix: "signal 1 comes from a terminal that closed: use tmux, sbatch or setsid; 15 from a scheduler or a user: look into its records (sacct -j, kubectl get events)", Seen: "torchrun", Source: "torch/distributed/elastic/agent",
+			Key: rowStopSignal, Checks: ids("X-STOPPED"), Kind: Vague, Pattern: `Received (?:\d+|SIG\w+) death signal, shutting down workers`,
+			Cause: "a signal from outside stopped the launcher or the program; no worker had failed before, as far as this log shows", Fix: "signal 1 comes from a terminal that closed: use tmux, sbatch or setsid; 15 from a scheduler or a user: look into its records (sacct -j, kubectl get events)", Seen: "torchrun", Source: "torch/distributed/elastic/agent",
 		},
 		{
 			Key: "y32", Checks: ids("X-STOPPED"), Kind: Vague, Pattern: `\*\*\* JOB \d+ ON \S+ CANCELLED AT [-:T\d]+ \*\*\*|TERM_OWNER|job killed: (?:by owner|deleted by)`,

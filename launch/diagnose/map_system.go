@@ -42,7 +42,7 @@ func systemRows() []Row {
 			Cause: "the worker could not start a thread: the limit of processes was reached", Fix: threads, Seen: "2.29.2+", Source: "src/include/checks.h",
 		},
 		{
-			Key: "65", Checks: ids("L04"), Kind: Primary, Pattern: `(?:pthread_create|ThreadPoolBuildError|failed to spawn thread).*Resource temporarily unavailable|can't start new thread|OpenBLAS blas_thread_init: pthread_create failed`,
+			Key: "65", Checks: ids("L04"), Kind: Primary, Pattern: `(?:pthread_create|ThreadPoolBuildError|failed to spawn thread).*Resource temporarily unavailable|can't start new thread|unable to create (?:new )?native thread|OpenBLAS blas_thread_init: pthread_create failed`,
 			Cause: "the worker could not start a thread: the limit of processes was reached", Fix: threads, Seen: "OS", Source: "pthread_create(3)",
 		},
 		{
@@ -64,6 +64,10 @@ func systemRows() []Row {
 		{
 			Key: "x26", Checks: ids("X-HOSTOOM", "L07"), Kind: Root, Pattern: `OOMKilled\s+pod/(?P<host>\S+)|The replica (?P<host2>[\w-]+) ran out-of-memory|Lost executor \d+ on (?P<host3>[^\s:]+): Container killed by YARN for exceeding|(?:Error from \S*@(?P<host4>[\w.-]+): )?Job has gone over memory limit|exceeded job hard limit "(?:h_vmem|h_rss|s_vmem)"|Container killed by YARN for exceeding|Exit Message: "OOM Killed"|\bOOMKilled\b|srun: error: .*: Out Of Memory|oom[-_]kill event|Exceeded (?:job|step) memory limit|TERM_MEMLIMIT|job killed: (?:mem|vmem|pmem)\b|DataLoader worker.* killed by signal: Killed`,
 			Cause: "a process was killed because the memory of its container or job was used up", Fix: host, Seen: "Slurm, Kubernetes", Source: "section 5",
+		},
+		{
+			Key: "u02", Checks: ids("X-HOSTOOM", "L07"), Kind: Catchable, Pattern: `Worker .{0,80}exceeded \d+% memory budget`,
+			Cause: "Dask restarted a worker because it used more memory than its limit", Fix: "start fewer threads and workers on that node, raise --memory-limit, or use smaller partitions", Seen: "Dask", Source: "nanny.py",
 		},
 		{
 			Key: "x27", Checks: ids("X-DATALOADER"), Kind: Catchable, Pattern: `Caught \w+ in DataLoader worker process`,

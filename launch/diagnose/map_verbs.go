@@ -56,6 +56,14 @@ func verbsRows() []Row {
 			Cause: "a peer's adapter no longer answered: the peer ended, or cable, GID, MTU, route or flow control failed", Fix: "first check whether the peer's process ended earlier; then compare GIDs and MTUs with `gorun check`, and read the port's counters", Seen: "UCX", Source: "ucx#6000, #5199",
 		},
 		{
+			Key: "u06", Checks: ids("N07", "N04", "X-MPI"), Kind: Clue, Pattern: `(?:Remote (?:operation|access|QP)|Local (?:protection|QP operation|length))(?: error)? on \w+:\d+|completion with error: (?:local|remote) \w+`,
+			Cause: "an adapter could not access memory, its own or its peer's: the program freed it, RDMA with GPUs does not work here, or the peer had failed", Fix: "first look for an earlier error of another rank; then try UCX_TLS=ud,sm,self and UCX_IB_GPU_DIRECT_RDMA=0: if that works, update UCX and the adapter's driver", Seen: "UCX", Source: "ib_mlx5_log.c",
+		},
+		{
+			Key: rowTransport, Checks: ids("X-MPI"), Kind: CatchableClue, Pattern: `\bUCX +(?:ERROR|FATAL) `,
+			Cause: "UCX, the transport below MPI, reported an error", Fix: "do what that line says: a device that this node lacks or may not use, a limit of locked memory; UCX_LOG_LEVEL=info shows what it chose", Seen: "UCX", Source: "ucs/debug/log.c",
+		},
+		{
 			Key: rowMPIAdapter, Checks: ids("X-MPI", "N05"), Kind: CatchableClue, Pattern: `(?:(?P<host>[\w-][\w.-]*?)(?:\.\d+|:rank(?P<rank>\d+)(?:\.\S+)?: ))?PSM\d? can't open \w+ unit|PSM\d was unable to open|psm\d?_ep_open failed|failed an OFI Libfabric library call|: OFI \w[\w() ]*(?:failed|failure)`,
 			Cause: "MPI could not open the network adapter of a node", Fix: "fi_info and ibv_devinfo on that node must show the adapter and an active link; in a container map its devices; FI_PROVIDER=tcp tells whether the rest works", Seen: "Open MPI, MPICH, PSM", Source: "mtl_ofi_component.c, ofi_init.c",
 		},

@@ -25,6 +25,9 @@ const (
 	rowContainer         = "y39"  // a container of a pod
 	rowProbe             = "v04"  // a pod's probe
 	rowActorNode         = "w25"  // the node of a process of Ray
+	rowNoMemory          = "z24"  // memory that is used up, in any program's words
+	rowNoGPUMemory       = "x04"  // the memory of a GPU
+	rowTransport         = "u07"  // an error of UCX
 	rowUnreached         = "z23"  // what the system says of a server that cannot be reached
 	rowPeerException     = "x94"  // an exception that shows a lost peer
 	rowLauncherException = "x57"  // an exception of a launcher
@@ -43,6 +46,8 @@ const (
 	rowCoreDumped        = "z08"  // a core dump without another word
 	rowCascade           = "z02"  // such a line that speaks of another failure
 	rowSummary           = "z03"  // such a line that sums up
+	rowNodeFailed        = "x56"  // a node of which Slurm says that it failed
+	rowStopSignal        = "y09"  // a signal that stopped a launcher or a program
 	rowInterrupted       = "x66"  // an exception that shows Ctrl-C
 	rowMPI               = "v03"  // an error that MPI reports
 	rowMPIAdapter        = "y47"  // an adapter that MPI cannot open
@@ -131,7 +136,7 @@ func workerRows() []Row {
 			Cause: "the job had to make room for another one, or was put back into the queue (Slurm)", Fix: "the program is in order: continue from the last checkpoint (sbatch --requeue), or ask for a partition or QOS that is not preempted", Seen: "Slurm", Source: "slurmstepd",
 		},
 		{
-			Key: "x56", Checks: ids("X-NODE-LOST"), Kind: Stop, Pattern: `CANCELLED AT \S+ DUE TO NODE (?:(?P<host2>\S+) )?FAILURE|srun: error: Node failure on (?P<host>[^\s,]+)`,
+			Key: rowNodeFailed, Checks: ids("X-NODE-LOST"), Kind: Stop, Pattern: `CANCELLED AT \S+ DUE TO NODE (?:(?P<host2>\S+) )?FAILURE|srun: error: Node failure on (?P<host>[^\s,]+)`,
 			Cause: "a node failed or no longer answered (Slurm)", Fix: "`scontrol show node` and `sacct -j` show the node and the reason; --exclude= the node until it is repaired", Seen: "Slurm", Source: "srun, slurmstepd",
 		},
 		{

@@ -189,7 +189,7 @@ func (s *Scanner) recordException(t *tracebackReader, e exception, end int64) {
 		if n := number(trailingRank(), []byte(line)); n >= 0 && !ev.hasOrigin() {
 			ev.rank = n
 		}
-		ev.handled = ev.handled || s.matcher.wordings.has(goesOnWords, []byte(line))
+		ev.handled = ev.handled || s.matcher.wordings.goesOn([]byte(line))
 	}
 	t.previous = s.record(ev, e.text()[:min(len(e.text()), 200)])
 }
@@ -220,6 +220,9 @@ var rayLoss = lazyRegexp(`^ray\.exceptions\.(?:Ray)?(?:Actor|Worker|Node|Owner|O
 // unreached matches what the system says of a server that cannot be reached.
 var unreached = lazyRegexp(`(?i)connection refused|connection timed out|no route to host|(?:network|host) is unreachable`)
 
+// stopText matches the text of an exception that a handler of signals raised.
+var stopText = lazyRegexp(`(?i)\b(?:received|got|caught|handling) (?:a |the )?(?:termination )?(?:signal )?(?:SIG(?:TERM|INT|HUP)\b|15\b)`)
+
 // meaning returns the row and the class of an exception. The row is "" if a launcher
 // raised e because a worker failed.
 func (e *exception) meaning() (key string, kind Kind) {
@@ -230,6 +233,8 @@ func (e *exception) meaning() (key string, kind Kind) {
 		return rowInterrupted, Vague
 	case name == "SystemExit", name == "SignalException":
 		return rowStopException, Consequence
+	case stopText().MatchString(e.text()):
+		return rowStopSignal, Ending
 	case e.lostPeer():
 		return rowPeerException, PeerLost
 	case unreached().MatchString(e.text()) && peerIn(e.text()) != "":

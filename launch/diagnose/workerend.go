@@ -2,6 +2,7 @@ package diagnose
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"iter"
 	"regexp"
@@ -288,22 +289,11 @@ func (s *Scanner) endEvents() []*event {
 				key = rowAborted
 			}
 		}
-		if end.code == 127 || end.code == 126 { // as shells say it
-			key = rowNotFound
+		meaning, stopped := meaningOfCode(end.code)
+		if stopped {
+			continue
 		}
-		if end.code > 128 && end.code < 160 { // a shell reports a signal as 128 plus its number
-			end.code = 128 - end.code
-		}
-		switch unix.Signal(-end.code) {
-		case unix.SIGILL, unix.SIGFPE, unix.SIGSEGV:
-			key = rowCrashed
-		case unix.SIGBUS:
-			key = rowBusError
-		case unix.SIGKILL:
-			key = rowKilled
-		case unix.SIGTERM, unix.SIGINT, unix.SIGHUP:
-			continue // the worker was stopped
-		}
+		key = cmp.Or(meaning, key)
 		e.row = s.matcher.byKey[key]
 		e.kind = e.row.Kind
 		if key == rowKilled && !end.isRoot {
@@ -312,4 +302,26 @@ func (s *Scanner) endEvents() []*event {
 		all = append(all, &e)
 	}
 	return all
+}
+
+// meaningOfCode returns the row of an exit code that says why a process ended, "" if it
+// does not. stopped reports whether a signal from outside ended the process.
+func meaningOfCode(code int) (key string, stopped bool) {
+	if code == 127 || code == 126 { // as shells say it
+		return rowNotFound, false
+	}
+	if code > 128 && code < 160 { // a shell reports a signal as 128 plus its number
+		code = 128 - code
+	}
+	switch unix.Signal(-code) {
+	case unix.SIGILL, unix.SIGFPE, unix.SIGSEGV:
+		return rowCrashed, false
+	case unix.SIGBUS:
+		return rowBusError, false
+	case unix.SIGKILL:
+		return rowKilled, false
+	case unix.SIGTERM, unix.SIGINT, unix.SIGHUP:
+		return "", true
+	}
+	return "", false
 }
