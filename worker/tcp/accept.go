@@ -7,15 +7,22 @@ import (
 	"errors"
 	"io"
 	"net"
+	"slices"
+	"sync"
 	"time"
 )
 
-// maxHandshakes is how many accepted connections may be in a handshake at once.
-const maxHandshakes = 256
+const (
+	// maxHandshakes is how many accepted connections may be in a handshake at once.
+	maxHandshakes = 256
+	// graceTime is how long a handshake is not ended for the sake of another one of the
+	// same address. A rank needs milliseconds.
+	graceTime = time.Second
+)
 
 // accept takes connections until the mesh ends.
 func (m *Mesh) accept() {
-	slots := make(chan struct{}, maxHandshakes)
+	var all handshakes
 	for {
 		conn, err := m.ln.Accept()
 		if err != nil {
@@ -26,16 +33,71 @@ func (m *Mesh) accept() {
 			}
 			continue
 		}
-		select {
-		case slots <- struct{}{}:
-			m.wg.Go(func() {
-				defer func() { <-slots }()
-				m.answer(conn)
-			})
-		default:
+		if !all.add(conn) {
 			conn.Close()
+			continue
+		}
+		m.wg.Go(func() {
+			defer all.remove(conn)
+			m.answer(conn)
+		})
+	}
+}
+
+// handshakes are the accepted connections in a handshake, the oldest first. Programs that
+// connect and say nothing keep no rank out: where there is no room, the oldest connection
+// ends of the address that has the most.
+type handshakes struct {
+	mu  sync.Mutex
+	all []handshake
+}
+
+type handshake struct {
+	conn  net.Conn
+	from  string
+	since time.Time
+}
+
+// add adds a connection and reports whether there is room for it.
+func (s *handshakes) add(conn net.Conn) bool {
+	from, _, _ := net.SplitHostPort(conn.RemoteAddr().String())
+	now := time.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.all) >= maxHandshakes && !s.endOne(from, now) {
+		return false
+	}
+	s.all = append(s.all, handshake{conn, from, now})
+	return true
+}
+
+// endOne ends a handshake for the sake of one of the address from, and reports whether
+// there is one to end.
+func (s *handshakes) endOne(from string, now time.Time) bool {
+	count := map[string]int{}
+	for _, h := range s.all {
+		count[h.from]++
+	}
+	oldest := -1
+	for i, h := range s.all {
+		if oldest < 0 || count[h.from] > count[s.all[oldest].from] {
+			oldest = i
 		}
 	}
+	h := s.all[oldest]
+	if count[h.from] <= count[from]+1 && now.Sub(h.since) < graceTime {
+		return false
+	}
+	h.conn.Close()
+	s.all = slices.Delete(s.all, oldest, oldest+1)
+	return true
+}
+
+// remove removes a connection whose handshake has ended.
+func (s *handshakes) remove(conn net.Conn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.all = slices.DeleteFunc(s.all, func(h handshake) bool { return h.conn == conn })
 }
 
 // answer makes the accepting side of a handshake on c. It makes c a lane to the rank that

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"syscall"
 	"time"
 
 	"github.com/gorun/gorun/worker/collective"
@@ -19,6 +20,9 @@ const (
 	// busyPause is the wait after answerBusy before a rank dials again. The connection of
 	// the other rank normally arrives long before.
 	busyPause = 100 * time.Millisecond
+	// unansweredTime is how long a rank dials again that closes the connection without a
+	// word: it may have no room for a handshake at the moment.
+	unansweredTime = 3 * time.Second
 )
 
 // slot is where a lane will be. Either side may dial. If both dial, the lower rank's
@@ -114,11 +118,12 @@ func (m *Mesh) lane(ctx context.Context, id laneID) (*lane, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cannot find rank %d: %w", rank, err)
 	}
+	begin := time.Now()
 	for {
 		err := m.dial(ctx, p, addr)
 		var pause <-chan time.Time
 		switch {
-		case errors.Is(err, errBusy):
+		case errors.Is(err, errBusy), errors.Is(err, errUnanswered) && time.Since(begin) < unansweredTime:
 			pause = time.After(busyPause)
 		case err != nil:
 			select {
@@ -154,7 +159,10 @@ func (m *Mesh) lookup(ctx context.Context, p *slot) (string, error) {
 	return m.cfg.Directory.Lookup(ctx, p.id.rank)
 }
 
-var errBusy = errors.New("the other rank is dialling, too")
+var (
+	errBusy       = errors.New("the other rank is dialling, too")
+	errUnanswered = errors.New("it closed the connection without a word")
+)
 
 // dial makes p ready, or returns errBusy if the other side's connection comes first.
 func (m *Mesh) dial(ctx context.Context, p *slot, addr string) error {
@@ -217,7 +225,10 @@ func (m *Mesh) introduce(conn io.ReadWriter, id laneID) (byte, error) {
 		return 0, err
 	}
 	var b [nonceSize + proofSize]byte
-	if _, err := io.ReadFull(conn, b[:]); err != nil {
+	switch n, err := io.ReadFull(conn, b[:]); {
+	case n == 0 && (err == io.EOF || errors.Is(err, syscall.ECONNRESET)):
+		return 0, errUnanswered
+	case err != nil:
 		return 0, err
 	}
 	challenge := [nonceSize]byte(b[:nonceSize])

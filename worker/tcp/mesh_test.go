@@ -349,6 +349,46 @@ func TestOtherProgramsLoseTheirConnection(t *testing.T) {
 	}
 }
 
+// TestSilentConnectionsKeepNoRankOut checks that ranks reach each other while another
+// program holds more silent connections than there may be handshakes, or opens ever new
+// ones.
+func TestSilentConnectionsKeepNoRankOut(t *testing.T) {
+	for name, c := range map[string]struct {
+		from string
+		more int // connections that come while the ranks connect
+	}{
+		"of a rank's address": {"127.0.0.1", 0},
+		"of another address":  {"127.0.0.7", 0},
+		"ever new ones":       {"127.0.0.7", 2 * maxHandshakes},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := &memoryDirectory{addrs: map[int]string{}}
+			ms := []*Mesh{open(t, b, 0, 2, "token"), open(t, b, 1, 2, "token")}
+			d := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(c.from)}}
+			dial := func(n int) {
+				for i := range 2 * n {
+					conn, err := d.Dial("tcp", b.addrs[i%2])
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					t.Cleanup(func() { conn.Close() })
+				}
+			}
+			dial(maxHandshakes + 50)
+			ctx, cancel := context.WithTimeout(t.Context(), 8*time.Second)
+			defer cancel()
+			var more sync.WaitGroup
+			more.Go(func() { dial(c.more) })
+			go send(ctx, ms[1], 0, call(0), nil)
+			if err := recv(ctx, ms[0], 1, call(0), nil); err != nil {
+				t.Error(err)
+			}
+			more.Wait()
+		})
+	}
+}
+
 // TestHandshakeCannotBeReplayed records what a rank says in a good handshake and says it
 // again to another rank of the same number.
 func TestHandshakeCannotBeReplayed(t *testing.T) {
