@@ -22,7 +22,7 @@ func (c *Client) Get(ctx context.Context, key string) ([]byte, error) {
 	}
 	var v []byte
 	err := c.do(ctx, "get", key, newRequest(cmdGet).key(key), func(r *bufio.Reader) (err error) {
-		v, err = readBytes(r)
+		v, err = readBytes(r, nil)
 		return err
 	})
 	return v, err
@@ -89,7 +89,7 @@ func (c *Client) CompareSet(ctx context.Context, key string, expected, desired [
 	var v []byte
 	req := newRequest(cmdCompareSet).key(key).bytes(expected).bytes(desired)
 	err := c.do(ctx, "compare and set", key, req, func(r *bufio.Reader) (err error) {
-		v, err = readBytes(r)
+		v, err = readBytes(r, nil)
 		return err
 	})
 	if err == nil && c.legacy && bytes.Equal(v, desired) {

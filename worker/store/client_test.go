@@ -259,7 +259,7 @@ func FuzzReplies(f *testing.F) {
 	f.Add([]byte{3, 0, 0, 0, 0, 0, 0, 0, 'a', 'b', 'c'})
 	f.Add(binary.LittleEndian.AppendUint64(nil, 1<<63))
 	f.Fuzz(func(t *testing.T, b []byte) {
-		v, err := readBytes(bufio.NewReader(bytes.NewReader(b)))
+		v, err := readBytes(bufio.NewReader(bytes.NewReader(b)), nil)
 		if err == nil && !bytes.Equal(v, b[8:8+len(v)]) {
 			t.Errorf("read %q from %q", v, b)
 		}

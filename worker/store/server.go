@@ -14,7 +14,13 @@ import (
 
 const (
 	maxClients = 4096
-	maxStored  = 64 << 20 // bytes of all keys and values
+	maxStored  = 64 << 20 // bytes of all keys and values, each with entryCost
+	entryCost  = 128      // bytes that a key takes beside itself and its value
+	keyCost    = 16       // bytes that a key of a request takes beside itself
+	// maxUnderWay bounds the bytes of all requests and replies under way.
+	maxUnderWay = 64 << 20
+	// helloWait bounds the time to a connection's first request. A client makes it at once.
+	helloWait = helloTime
 	// requestTime bounds the rest of a request that has begun, and its reply.
 	requestTime = 30 * time.Second
 	busyPause   = 10 * time.Millisecond
@@ -27,12 +33,13 @@ type Server struct {
 	ln net.Listener
 	wg sync.WaitGroup
 
-	mu      sync.Mutex
-	values  map[string][]byte
-	stored  int           // bytes of values
-	changed chan struct{} // closed by the next change
-	conns   map[net.Conn]struct{}
-	closed  bool
+	mu       sync.Mutex
+	values   map[string][]byte
+	stored   int           // of maxStored
+	underWay int           // of maxUnderWay
+	changed  chan struct{} // closed by the next change
+	conns    map[net.Conn]struct{}
+	closed   bool
 }
 
 // Serve begins to serve a store on ln, until Close.
@@ -91,9 +98,13 @@ func (s *Server) admit(conn net.Conn) bool {
 
 // session serves the requests of one connection.
 func (s *Server) session(conn net.Conn) error {
-	in := &reader{r: bufio.NewReader(conn)}
+	in := &reader{r: bufio.NewReader(conn), s: s}
+	defer in.release()
+	_ = conn.SetReadDeadline(time.Now().Add(helloWait))
 	for validated := false; ; validated = true {
-		_ = conn.SetReadDeadline(time.Time{}) // a client may be silent between requests
+		if validated {
+			_ = conn.SetReadDeadline(time.Time{}) // a client may be silent between requests
+		}
 		cmd, err := in.r.ReadByte()
 		if err != nil {
 			return err
@@ -103,6 +114,9 @@ func (s *Server) session(conn net.Conn) error {
 			return errors.New("VALIDATE comes first, and once")
 		}
 		reply, wait, err := s.handle(cmd, in)
+		if err == nil {
+			err = in.reserve(len(reply))
+		}
 		if err != nil {
 			return err
 		}
@@ -113,6 +127,7 @@ func (s *Server) session(conn net.Conn) error {
 		if _, err := conn.Write(reply); err != nil {
 			return err
 		}
+		in.release()
 	}
 }
 
@@ -195,7 +210,7 @@ func (s *Server) put(key string, value []byte) ([]byte, error) {
 	old, exists := s.values[key]
 	more := len(value) - len(old)
 	if !exists {
-		more += len(key)
+		more += len(key) + entryCost
 	}
 	if len(value) > MaxValue || s.stored+more > maxStored {
 		return nil, errors.New("the store is full")
@@ -230,7 +245,7 @@ func (s *Server) remove(key string) uint64 {
 	if !exists {
 		return 0
 	}
-	s.stored -= len(key) + len(old)
+	s.stored -= len(key) + len(old) + entryCost
 	delete(s.values, key)
 	return 1
 }
@@ -275,8 +290,33 @@ func (s *Server) await(conn net.Conn, in *reader, keys []string) bool {
 
 // reader reads the fields of requests. After its first error it reads nothing.
 type reader struct {
-	r   *bufio.Reader
-	err error
+	r        *bufio.Reader
+	s        *Server
+	reserved int // bytes of the request and its reply, of maxUnderWay
+	err      error
+}
+
+// reserve reserves n bytes for the request that is read, or its reply.
+func (in *reader) reserve(n int) error {
+	in.s.mu.Lock()
+	defer in.s.mu.Unlock()
+	if in.s.underWay+n > maxUnderWay {
+		return errors.New("the store has too many long requests under way")
+	}
+	in.s.underWay += n
+	in.reserved += n
+	return nil
+}
+
+// release ends what was reserved.
+func (in *reader) release() {
+	if in.reserved == 0 {
+		return
+	}
+	in.s.mu.Lock()
+	defer in.s.mu.Unlock()
+	in.s.underWay -= in.reserved
+	in.reserved = 0
 }
 
 func (in *reader) u32() (v uint32) {
@@ -297,7 +337,7 @@ func (in *reader) u64() uint64 {
 
 func (in *reader) bytes() (v []byte) {
 	if in.err == nil {
-		v, in.err = readBytes(in.r)
+		v, in.err = readBytes(in.r, in.reserve)
 	}
 	return v
 }
@@ -320,6 +360,9 @@ func (in *reader) keys() (keys []string) {
 			in.err = fmt.Errorf("keys of %d bytes are too much", size)
 		}
 		if in.err != nil {
+			return nil
+		}
+		if in.err = in.reserve(keyCost); in.err != nil {
 			return nil
 		}
 		keys = append(keys, in.key())

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"io"
 	"net"
+	"strconv"
 	"testing"
 	"time"
 )
@@ -71,6 +72,71 @@ func TestServerIsFull(t *testing.T) {
 	}
 	if err == nil {
 		t.Error("the store took more than its limit")
+	}
+}
+
+// TestServerCountsSmallKeys checks that many keys without values fill the store, too.
+func TestServerCountsSmallKeys(t *testing.T) {
+	s := &Server{values: map[string][]byte{}, changed: make(chan struct{})}
+	var err error
+	n := 0
+	for ; err == nil && n < maxStored/entryCost; n++ {
+		_, err = s.put(strconv.Itoa(n), nil)
+	}
+	if err == nil {
+		t.Errorf("the store took %d keys", n)
+	}
+	for i := range n {
+		s.remove(strconv.Itoa(i))
+	}
+	if s.stored != 0 {
+		t.Errorf("an empty store counts %d bytes", s.stored)
+	}
+}
+
+// TestServerBoundsWhatIsUnderWay checks that clients which begin long requests, or do not
+// read long replies, take a bounded memory of the store, which is free when they have gone.
+func TestServerBoundsWhatIsUnderWay(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := Serve(ln)
+	defer s.Close()
+	hello := newRequest(cmdValidate).u32(magic).b
+	long := append(bytes.Clone(hello), newRequest(cmdSet).key("a").bytes(make([]byte, MaxValue)).b[:MaxValue]...)
+	var conns []net.Conn
+	refused := false
+	for i := 0; i < 2*maxUnderWay/MaxValue && !refused; i++ {
+		conn, err := net.Dial("tcp", ln.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		conns = append(conns, conn)
+		_ = conn.SetDeadline(time.Now().Add(time.Minute))
+		_, err = conn.Write(long)
+		refused = err != nil
+	}
+	s.mu.Lock()
+	if s.underWay > maxUnderWay || !refused {
+		t.Errorf("%d connections have %d bytes under way, refused: %v", len(conns), s.underWay, refused)
+	}
+	s.mu.Unlock()
+	for _, c := range conns {
+		c.Close()
+	}
+	for end := time.Now().Add(10 * time.Second); ; {
+		s.mu.Lock()
+		left := s.underWay
+		s.mu.Unlock()
+		if left == 0 {
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("%d bytes are under way after all have gone", left)
+		}
+		<-time.After(time.Millisecond)
 	}
 }
 

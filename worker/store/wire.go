@@ -2,10 +2,10 @@ package store
 
 import (
 	"bufio"
-	"bytes"
 	"encoding/binary"
 	"fmt"
 	"io"
+	"slices"
 )
 
 // Limits of torch's libuv server. This client keeps them in both directions.
@@ -91,9 +91,12 @@ func readU32(r *bufio.Reader) (uint32, error) {
 	return binary.LittleEndian.Uint32(b[:]), nil
 }
 
+// firstChunk is what a field may take before any of it arrives, in bytes.
+const firstChunk = 4 << 10
+
 // readBytes reads a length and as many bytes. Memory grows with the bytes that arrive,
-// not with the length.
-func readBytes(r *bufio.Reader) ([]byte, error) {
+// not with the length; reserve, if it is not nil, is asked for it first.
+func readBytes(r *bufio.Reader, reserve func(n int) error) ([]byte, error) {
 	n, err := readI64(r)
 	if err != nil {
 		return nil, err
@@ -101,12 +104,21 @@ func readBytes(r *bufio.Reader) ([]byte, error) {
 	if n < 0 || n > MaxValue {
 		return nil, fmt.Errorf("the reply claims %d bytes, the limit is %d", uint64(n), MaxValue)
 	}
-	var b bytes.Buffer
-	if _, err := io.CopyN(&b, r, n); err != nil {
-		if err == io.EOF && b.Len() > 0 {
-			err = io.ErrUnexpectedEOF
+	var b []byte
+	for have := 0; have < int(n); have = len(b) {
+		step := min(int(n)-have, max(have, firstChunk))
+		if reserve != nil {
+			if err := reserve(step); err != nil {
+				return nil, err
+			}
 		}
-		return nil, err
+		b = slices.Grow(b, step)[:have+step]
+		if _, err := io.ReadFull(r, b[have:]); err != nil {
+			if err == io.EOF && have > 0 {
+				err = io.ErrUnexpectedEOF
+			}
+			return nil, err
+		}
 	}
-	return b.Bytes(), nil
+	return b, nil
 }
