@@ -19,6 +19,9 @@ const (
 	// hintLines lines without progress count as one line with progress, because hints and
 	// help texts follow an error.
 	hintLines = 10
+	// wentOnBeside is the number of such lines of another worker that show that the job
+	// survived an error in words that no row knows.
+	wentOnBeside = 20
 )
 
 // event is one piece of evidence: a line or a traceback that has a meaning.
@@ -45,6 +48,10 @@ type event struct {
 type following struct {
 	later int // lines of its stream that show that it went on
 	other int // all of its stream
+	// beside counts the lines of the stream witness, the first other one that showed
+	// progress after the event.
+	beside  int
+	witness streamKey
 }
 
 // origin names the rank and the process of an event, as far as they are known.
@@ -58,12 +65,12 @@ type origin struct {
 // mayBeHandled reports whether more lines followed e than a worker prints while it
 // ends.
 func (e *event) mayBeHandled() bool {
-	return e.handled || e.later > survivedAfter || e.kind.has(catchable) && e.later > lastLines || e.kind.has(lastOnly) && e.later > 0
+	return e.survived() || e.kind.has(catchable) && e.later > lastLines || e.kind.has(lastOnly) && e.later > 0
 }
 
 // survived reports whether the worker survived e.
 func (e *event) survived() bool {
-	return e.handled || e.later > survivedAfter || e.kind.has(catchable) && e.later > lastLines && (e.ofOneWorker || e.kind.has(general))
+	return e.handled || e.later > survivedAfter || e.kind.has(catchable) && e.later > lastLines && (e.ofOneWorker || e.kind.has(general)) || e.kind.has(general) && e.beside > wentOnBeside
 }
 
 // isMild reports whether e is a warning about a lost peer, as ranks print them that end
@@ -231,6 +238,9 @@ func (s *Scanner) countLaterLines(l *line) {
 			if e.later == lastLines+1 && len(s.overcame) < maxGroups {
 				s.overcame[e.likeness()] = true
 			}
+		} else if progresses && (e.beside == 0 || e.witness == l.stream) {
+			e.beside++
+			e.witness = l.stream
 		}
 		if !e.survived() && l.number-e.number < maxFollowed {
 			kept = append(kept, e)

@@ -118,6 +118,9 @@ func (s *Scanner) hypotheses() []*hypothesis {
 	for _, e := range s.combine(byKey(all)) {
 		add(e.row.Key, e.row, e, 1)
 	}
+	if e := s.job.hint; e != nil && !s.overcame[e.likeness()] && !slices.ContainsFunc(byKey(all), e.isOutweighedBy) {
+		add(e.row.Key, e.row, e, 1)
+	}
 	if e := s.job.lastExit; len(all) == 0 && e != nil && s.job.failed && !s.wasOvercome(e) && e.log == len(s.logs)-1 && s.number-e.number < maxLastWords {
 		add(e.row.Key, e.row, e, 1) // the log ends with it, and has no other word
 	}
@@ -138,6 +141,14 @@ func (s *Scanner) hypotheses() []*hypothesis {
 		}
 	}
 	return list
+}
+
+// isOutweighedBy reports whether h may explain the failure, or knows the line of the hint e.
+func (e *event) isOutweighedBy(h *hypothesis) bool {
+	mayExplain := h.row.Kind != Harmless && h.row.Key != rowSummary
+	return slices.ContainsFunc(h.events, func(o *event) bool {
+		return mayExplain && !o.survived() || o.log == e.log && o.number == e.number
+	})
 }
 
 // byKey returns hypotheses in the order of their keys. The result of Findings must

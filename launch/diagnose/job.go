@@ -35,6 +35,7 @@ type endings struct {
 	ends      []workerEnd
 	taskHosts map[int]string // by task of Slurm
 	lastExit  *event         // the last line with an exit code that is not 0
+	hint      *event         // words of a failure in the last lines of a log
 	stopping  *event         // the first line that says that a worker was told to stop
 	wentWell  map[int]bool   // logs with a line that says that the job ended well
 	exited    map[int]*event // ranks that ended normally

@@ -22,7 +22,7 @@ const (
 // noWords matches lines that say nothing about why a program ended: of launchers, of
 // the frames of a stack, of progress bars and empty boxes.
 var noWords = anyOf(
-	`^\W*$`, `^Traceback \(`, `^frame #\d+: `, ` NCCL INFO `, `^(?:usage|Usage): `, `^(?:\t|  )`, `^(?:srun|slurmstepd|salloc|sbatch)\b`, `\d+%\|`, `it/s\]`, `^[EWIF]\d{4} `,
+	`^\W*$`, `^Traceback \(`, `^During handling of the `, `^The above exception `, `^frame #\d+: `, ` NCCL INFO `, `^(?:usage|Usage): `, `^(?:\t|  )`, `^(?:srun|slurmstepd|salloc|sbatch)\b`, `\d+%\|`, `it/s\]`, `^[EWIF]\d{4} `,
 	`torch[./]distributed[./](?:elastic|run|launch)`, `OMP_NUM_THREADS`, `^\[[EWIF]\b`, `HYDRA_FULL_ERROR`, `Killing subprocess`, `^(?:Thread|Current thread) 0x`, `^Extension modules: `, `(?i)^ ?(?:#\d+ |\[0x|0x[0-9a-f]+|@ +0x|\*\*\* |Fatal Python error: |Aborted|backtrace|Stack trace|\[\S+:\d+\] (?:\[ *\d+\]|\*\*\*|Signal|Failing at)|Signal(?: code)?: |Failing at address|Process received|==== backtrace|\d+:? +0x|=====|\d+ +\S+\.so)`,
 	launcherBanner, `^(?:MPICH ERROR |aborting job|application called MPI_Abort|MPI_ABORT was invoked)`,
 )
@@ -300,4 +300,43 @@ func (s *Scanner) hostIDEvent(all []*hypothesis) *event {
 		}
 	}
 	return nil
+}
+
+// hintTail is how many telling lines at the end of a log may have the hint.
+const hintTail = 8
+
+// counter matches a name and its number.
+var counter = lazyRegexp(`[\w-]+[ :=]{1,3}-?\d[\w.%/]*`)
+
+// readHint looks for words of a failure in the last lines of a log. They count only if
+// nothing else in the logs does.
+func (s *Scanner) readHint() {
+	log := len(s.logs) - 1
+	if s.job.hint != nil || s.job.wentWell[log] || s.logs[log].isTail {
+		return
+	}
+	words := s.matcher.wordings
+	text, number := s.previous, s.number
+	for range hintTail {
+		end := bytes.TrimRight(text, "\r\n\t ")
+		number -= int64(bytes.Count(text[len(end):], []byte{'\n'}))
+		at := bytes.LastIndexAny(end, "\r\n") + 1
+		h, rest := readHead(end[at:][:min(len(end)-at, maxMatched)])
+		text = end[:at]
+		switch {
+		case len(end) == 0:
+			return
+		case noWords().Match(rest) || words.isUnloud(rest):
+		case words.has(hintWords, counter().ReplaceAll(rest, nil)):
+			isWeak := words.has(summaryWords, rest) || words.has(cascadeWords, rest)
+			if s.job.hint == nil || !isWeak {
+				s.job.hint = s.newEvent(s.matcher.byKey[rowLogged], &line{head: h, raw: rest, number: number, stream: streamKey{log, h.label}})
+			}
+			if !isWeak {
+				return
+			}
+		case words.has(progressWords, rest):
+			return
+		}
+	}
 }

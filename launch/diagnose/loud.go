@@ -33,6 +33,8 @@ const (
 	// rankWords and hostWords name the rank and the host that a line is about.
 	rankWords
 	hostWords
+	// hintWords are of a failure, in the last lines of a log that shows none otherwise.
+	hintWords
 )
 
 // wordings returns the expression of each class.
@@ -46,11 +48,15 @@ func wordings() [][]string {
 		},
 		summaryWords: {
 			`\b(?:sub)?process(?:es)? .{0,40}(?:exited|died|failed|terminated|non-?zero)`,
-			`\b(?:workers?|job|trial|task|run|training|step|pod|container|command|engine\w*|program|script|launcher|rank) (?:\S+ ){0,2}(?:failed|exited|died|aborted|terminated|returned)(?:\W*$|\W+(?:with|see|due|on|after|to (?:start|initiali[sz]e|launch|run))\b)`,
-			`\bsee (?:the )?(?:root cause|above|other|stack|traceback|logs?|output)|(?:exception|error) in a background process|check the (?:earlier|previous) (?:errors?|logs?)|exit(?:ed)? (?:status|code)|return code|see stack trace|^ray\.exceptions\.RayTaskError\(|^exiting|core dumped|^(?:Fatal Python error: )?Aborted|\btrial task failed\b`,
+			`(?:^|[^:\w])(?:workers?|job|trial|task|run|training|step|pod|container|command|engine\w*|program|script|launcher|rank) (?:\S+ ){0,2}(?:failed|exited|died|aborted|terminated|returned)(?:\W*$|\W+(?:with|see|due|on|after|to (?:start|initiali[sz]e|launch|run))\b)`,
+			`\bsee (?:the )?(?:root cause|above|other|stack|traceback|logs?|output)|(?:exception|error) (?:occurred )?in a (?:background |sub)?process|check the (?:earlier|previous) (?:errors?|logs?)|exit(?:ed)? (?:status|code)|return code|see stack trace|^ray\.exceptions\.RayTaskError\(|^exiting|core dumped|^(?:Fatal Python error: )?Aborted|\btrial task failed\b`,
 		},
-		goesOnWords: {`\b(?:retry|retrying|retries|retried|reconnect\w*|ignor(?:ed|ing)|non-?fatal|harmless|skipp(?:ed|ing)|fall(?:ing)? ?back|continu(?:e|es|ing)|optional|attempt \d+|tolerated|recover(?:ed|ing))\b`},
-		giveUpWords: {`\b(?:giving up|gave up|bailing out|exhausted)\b|\btoo many (?:re)?(?:tries|\w*attempts|failures|restarts)\b|\b(?:retries|retry|attempts?|tries)\b.{0,20}\b(?:exceeded|reached)\b|\bexceeded\b.{0,20}\b(?:retries|retry|attempts|tries)\b|\bafter (?:\d+|all|several|multiple|max\w*) (?:re)?(?:tries|attempts)\b`},
+		goesOnWords: {`\b(?:retry|retrying|retries|retried|reconnect\w*|ignor(?:ed|ing)|non-?fatal|harmless|skipp(?:ed|ing)|fall(?:ing)? ?back|continu(?:e|es|ing)|attempt \d+|tolerated|recover(?:ed|ing)|using (?:the |a )?default|defaulting to)\b`, `(?:^|[^:\w])optional\b`},
+		giveUpWords: {
+			`\b(?:giving up|gave up|bailing out|exhausted)\b|\btoo many (?:re)?(?:tries|\w*attempts|failures|restarts)\b|\b(?:retries|retry|attempts?|tries)\b.{0,20}\b(?:exceeded|reached)\b|\bexceeded\b.{0,20}\b(?:retries|retry|attempts|tries)\b|\bafter (?:\d+|all|several|multiple|max\w*) (?:re)?(?:tries|attempts)\b`,
+			`\bg(?:ives?|iven|ave) up\b|\b(?:max(?:imum)?|no more|out of|all) (?:\w+ ){0,3}(?:retr(?:y|ies)|attempts?|restarts?|reconnects?)\b`,
+			`\b(?:cannot|can not|can't|unable to|could not|couldn't|failed to|not|never) (?:be )?(?:\w+ )?(?:continu|recover|retr[yi]|reconnect|ignor|skip|fall)`,
+		},
 		quietWords: {
 			` NCCL (?:INFO|WARN|TRACE) `, `torch/distributed/\S+\.py:\d+\]|torch\.distributed\.elastic\.\S+:|torch\.distributed\.(?:run|launch)|ChildFailedError|\[launch\.py:|sigkill_handler`, `^(?:srun|slurmstepd|salloc|sbatch)(?:: error)?: (?:\S+: tasks? |\*\*\*|Terminating|Force )`,
 			`\b(?:WARN|WARNING|INFO|DEBUG|NOTICE)\b`,
@@ -62,6 +68,7 @@ func wordings() [][]string {
 		progressWords: {`\b(?:steps?|epochs?|iter(?:ation)?s?|loss|batch(?:es)?|samples|tokens|eval\w*|sav(?:ed|ing)|checkpoint\w*|INFO|DEBUG)\b`, `\bit/s\b`, `\bs/it\b`, ` HTTP/\d`},
 		rankWords:     {`\brank[ =:#]{0,2}(\d{1,6})\b`, `\bpe=0(\d{1,6})\b`, `\bproc[ =:#](\d{1,6})\b`, `\bprocessor (\d{1,6}) exiting\b`},
 		hostWords:     {`\b(?:on|from|at) (?:host|node):? ([\w.-]*\w)`},
+		hintWords:     {`fail(?:ed|ure|s|ing)?\b|errors?\b|exceptions?\b|\b(?:invalid|unsupported|insufficient|corrupt(?:ed)?|mismatch(?:ed)?|unable|cannot|aborting|aborted|giving up|exiting|exceeded|expired|denied|refused|unexpected|illegal|timed out|timeout|crash(?:ed)?|killed|missing|incompatible|exploded|diverged)\b`, `\b(?:can't|couldn't|could not|too (?:many|few|large|small|long|old)|not enough|out of memory|disk full|no (?:such|usable|free|cuda|gpus?|devices?|module|space|permission)|stopping (?:the )?\w+|must (?:be|have|match|not)|expected .* (?:but|got|found)|(?:is|are|was|were) (?:not|no)\b|not (?:found|supported|available|divisible|compatible|allowed|installed|valid|implemented|permitted|defined|recogni[sz]ed))`, `错误|失败|异常`},
 	}
 }
 
@@ -171,7 +178,7 @@ func (s *Scanner) recordLoud(row *compiledRow, l *line) {
 		last.kind = Fatal // the line before the fatal one has the reason
 	}
 	s.lastLoud = e
-	if headline().MatchString(e.text) {
+	if headline().MatchString(strings.TrimRight(e.text, " |")) {
 		s.unfinished = e
 	}
 }

@@ -1,6 +1,9 @@
 package diagnose
 
-import "testing"
+import (
+	"strings"
+	"testing"
+)
 
 // TestErrorsInAnyWords checks logs whose errors only the general rows know, and jobs
 // that worked although a line of them looks like an error.
@@ -41,11 +44,38 @@ func TestWhatFollowsAnError(t *testing.T) {
 		{"retries", failed + "retrying in 5 s\n" + lines(3, "step 2 loss 2.1"), false},
 		{"one like it was survived", failed + lines(9, "step 2 loss 2.1") + failed, false},
 		{"then an exit code", failed + lines(9, "step 2 loss 2.1") + "the program exited with code 3\n", true},
+		{"the last retry", "step 1\nERROR store: no answer after 5 retries\n", true},
+		{"another worker goes on", "2: " + failed + lines(21, "0: step 2 loss 2.1"), false},
+		{"other workers end, too", "2: " + failed + lines(9, "0: step 2 loss 2.1"), true},
 		{"then the good end of the job", failed + "Job 'x' succeeded\n", false},
 	} {
 		found := scan(t, "job.log", c.log)
 		if isCause := len(found) > 0 && found[0].Severity == SeverityCause; isCause != c.isCause {
 			t.Errorf("%s: cause %v, want %v: %+v", c.name, isCause, c.isCause, found)
+		}
+	}
+}
+
+// TestHint shows that words of a failure in the last lines of a log are a doubtful cause
+// if nothing else is found.
+func TestHint(t *testing.T) {
+	for _, c := range []struct{ name, log, want string }{
+		{"bare words", "loading\nNot enough GPUs: need 8, have 4\n", "Not enough GPUs: need 8, have 4"},
+		{"before the sum of it", "the index does not exist: not found\nthe whole program failed\n", "the index does not exist: not found"},
+		{"nothing but the sum", "loading\nthe whole program failed\n\n", "the whole program failed"},
+		{"counters", "step 7 errors 0 failed 0 timeout 3\n", ""},
+		{"the job went on", "the index is not found\nstep 7 loss 2.1\n", ""},
+		{"far from the end", "the index is not found\n" + strings.Repeat("so it goes\n", 9), ""},
+		{"a good end", "all tests: 3 passed, 3 total\ndone training\nthe index is not found\n", ""},
+		{"beside a cause", "CUDA out of memory. Tried to allocate 2.00 GiB\nthe index is not found\n", "CUDA out of memory. Tried to allocate 2.00 GiB"},
+	} {
+		found := scan(t, "job.log", c.log)
+		got := ""
+		if len(found) > 0 {
+			got = found[0].Text
+		}
+		if got != c.want || c.name == "bare words" && !found[0].Doubtful {
+			t.Errorf("%s: %+v, want %q", c.name, found, c.want)
 		}
 	}
 }

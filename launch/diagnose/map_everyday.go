@@ -75,6 +75,10 @@ func everydayRows() []Row {
 			Cause: "the shell saw a process killed by SIGKILL: most often the OOM killer", Fix: "check dmesg -T | grep -i oom on that node and the memory limit of its container or job", Seen: "bash", Source: "bash",
 		},
 		{
+			Key: "w29", Checks: ids("X-HOSTOOM", "L07"), Kind: Vague, Pattern: `^Killed$`,
+			Cause: "the shell saw a process killed by SIGKILL: most often the OOM killer", Fix: "check dmesg -T | grep -i oom on that node and the memory limit of its container or job", Seen: "shells", Source: "bash",
+		},
+		{
 			Key: "w08", Checks: ids("X-ABORTED"), Kind: Vague, Pattern: `MPI_ABORT was invoked on rank (?P<rank>\d+)|(?:\[(?P<host>[\w.-]+)\] - Abort\(.*)?application called MPI_Abort\(.*process (?P<rank2>\d+)`,
 			Cause: "a rank ended the job itself (MPI_Abort)", Fix: "read what that rank printed before", Seen: "Open MPI, MPICH", Source: "MPI_Abort(3)",
 		},
@@ -147,7 +151,7 @@ func everydayRows() []Row {
 			Cause: "a task of Spark failed too often", Fix: "the end of that line and the lines below have the task's exception; the executor's stderr has what led to it", Seen: "Spark", Source: "DAGScheduler",
 		},
 		{
-			Key: "w20", Checks: ids("X-STALL"), Kind: Vague, Pattern: `Heartbeat monitor timed out|No progress (?:for|in) \d+|has been running for more than \d+ seconds without|Timeout waiting for all ranks|Stall(?:ed)? (?:detected|ops)`,
+			Key: "w20", Checks: ids("X-STALL"), Kind: Vague, Pattern: `Heartbeat monitor timed out|No progress (?:for|in) \d+|has been running for more than \d+ seconds without|Timeout waiting for all ranks|Stall(?:ed)? (?:detected|ops)|\bwatchdog (?:timeout|timed out)(?: \(|[.!]?$| after)|\b(?:hang|deadlock) detected`,
 			Cause: "the program made no progress for too long, and no line shows why", Fix: "gorun stacks shows where each rank waits; look for the rank that waits elsewhere", Seen: "torch, frameworks", Source: "frameworks",
 		},
 		{

@@ -46,11 +46,11 @@ func systemRows() []Row {
 			Cause: "the worker could not start a thread: the limit of processes was reached", Fix: threads, Seen: "OS", Source: "pthread_create(3)",
 		},
 		{
-			Key: "x23", Checks: ids("X-SEGV", "L01"), Kind: Primary, Pattern: `Caught signal (?:number )?7 (?:\(Bus error|BUS)|Signal: Bus error|Fatal Python error: Bus error|SIGBUS`,
+			Key: "x23", Checks: ids("X-SEGV", "L01"), Kind: Primary, Pattern: `Caught signal (?:number )?7 (?:\(Bus error|BUS)|Signal: Bus error|Fatal Python error: Bus error|SIGBUS|^Bus error(?: \(|$)`,
 			Cause: "the worker was killed by a bus error, most often because /dev/shm is full", Fix: shm, Seen: "OS", Source: "section 6.5",
 		},
 		{
-			Key: "x24", Checks: ids("X-SEGV"), Kind: Primary, Pattern: `Segfault encountered|Caught signal (?:number )?11 (?:\(Segmentation fault|SEGV)|Signal: Segmentation fault|Fatal Python error: Segmentation fault|\*\*\* SIGSEGV received|signal SIGSEGV: segmentation violation|\bSegmentation fault\b|segfault at [0-9a-f]+ ip|(?:was killed by|failed with) SIGSEGV|SIGILL|Illegal instruction|double free or corruption|AddressSanitizer: `,
+			Key: "x24", Checks: ids("X-SEGV"), Kind: Primary, Pattern: `Segfault encountered|Caught signal (?:number )?11 (?:\(Segmentation fault|SEGV)|Signal: Segmentation fault|Fatal Python error: Segmentation fault|\*\*\* SIGSEGV received|signal SIGSEGV: segmentation violation|\bSegmentation fault\b|\bFloating point exception(?: \(|$)|segfault at [0-9a-f]+ ip|(?:was killed by|failed with) SIGSEGV|SIGILL|Illegal instruction|double free or corruption|AddressSanitizer: `,
 			Cause: "the worker crashed in native code", Fix: "run python -X faulthandler, or keep a core file (ulimit -c unlimited), to see the stack; the usual reason is mixed builds of torch and its extensions", Seen: "OS", Source: "section 6.5",
 		},
 		{
@@ -82,7 +82,7 @@ func systemRows() []Row {
 			Cause: "a worker of the dataloader ended or hung", Fix: "run with num_workers=0 to see the error; look for the OOM killer in dmesg, and check the storage", Seen: "torch", Source: "dataloader.py",
 		},
 		{
-			Key: "x29", Checks: ids("X-DISK"), Kind: Catchable, Pattern: `No space left on device|Disk quota exceeded|Read-only file system|\[Errno 5\] Input/output error|Stale file handle|unexpected pos \d+ vs \d+|PytorchStreamWriter failed writing`,
+			Key: "x29", Checks: ids("X-DISK"), Kind: Catchable, Pattern: `No space left on device|Disk quota exceeded|^File size limit exceeded|Read-only file system|\[Errno 5\] Input/output error|Stale file handle|unexpected pos \d+ vs \d+|PytorchStreamWriter failed writing`,
 			Cause: "a disk is full, read-only or broken", Fix: "check `df -h` and `quota` for the folder of checkpoints, caches (TMPDIR, HF_HOME, TRITON_CACHE_DIR) and logs on this node", Seen: "OS", Source: "write(2)",
 		},
 	}

@@ -159,7 +159,10 @@ func (s *Scanner) read(ctx context.Context, r io.Reader) error {
 // readBlock reads whole lines. It only counts lines without a word of the finder,
 // as most lines of a log are.
 func (s *Scanner) readBlock(p []byte) {
-	if !s.formatChecked && len(p) > 0 {
+	if len(p) == 0 {
+		return
+	}
+	if !s.formatChecked {
 		s.formatChecked = true
 		if log := s.logs[len(s.logs)-1]; isBinary(p) {
 			s.notText = append(s.notText, log.Name)
@@ -223,6 +226,7 @@ func (s *Scanner) needsEveryLine() bool {
 func (s *Scanner) endLog() {
 	s.endTracebacks(func(*tracebackReader) bool { return true })
 	s.followed = nil
+	s.readHint()
 }
 
 // isBinary reports whether p, the front of a log, is not text: more than a tenth

@@ -16,6 +16,7 @@ type tracebackReader struct {
 	events    []*event // the events of lines within the traceback
 	prefix    string   // a prefix of each line that readHead does not know
 	previous  *event   // the event of the previous exception
+	isBare    bool     // that exception has no message
 	rank      int      // of the line that began it; -1: unknown
 	isNamed   bool     // the line names a rank that is not its writer
 	spawned   int      // the process that torch.multiprocessing says raised the next exception; -1: unknown
@@ -152,7 +153,11 @@ func (s *Scanner) recordException(t *tracebackReader, e exception, end int64) {
 		return
 	}
 	if t.previous != nil && (e.chained || t.previous.row.Key == rowDataset) {
-		t.previous.later = e.laterLines()                        // the lines between belong to one traceback
+		t.previous.later = e.laterLines() // the lines between belong to one traceback
+		if t.isBare && e.text() != e.class {
+			t.previous.text += ": " + plainText([]byte(e.text()))
+			t.isBare = false
+		}
 		if !e.chained && t.previous.number > t.last.number-100 { // the dataset's own exception
 			t.previous.text += ": " + plainText([]byte(e.text())) + at
 		}
@@ -184,6 +189,7 @@ func (s *Scanner) recordException(t *tracebackReader, e exception, end int64) {
 	s.fillTask(ev)
 	ev.later = e.laterLines()
 	ev.text = plainText([]byte(e.text())) + at
+	t.isBare = e.text() == e.class
 	ev.handled = s.job.wentWell[ev.log] && e.script == "" // finalizers fail at exit
 	for _, line := range e.message[min(1, len(e.message)):] {
 		if n := number(trailingRank(), []byte(line)); n >= 0 && !ev.hasOrigin() {
