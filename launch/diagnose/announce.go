@@ -22,18 +22,13 @@ type announcement struct {
 
 // announceLine matches what frameworks print when a rank starts: its number and that of
 // all ranks.
-var announceLine = lazyRegexp(`GLOBAL_RANK: (\d{1,6}), MEMBER: \d+/(\d{1,6})|Global Rank: (\d{1,6}), World Size: (\d{1,6})|\brank (\d{1,6}) of world size (\d{1,6})`)
+const announceLine = `GLOBAL_RANK: (?P<rank>\d{1,6}), MEMBER: \d+/(?P<size>\d{1,6})|Global Rank: (?P<rank2>\d{1,6}), World Size: (?P<size2>\d{1,6})|\brank (?P<rank3>\d{1,6}) of world size (?P<size3>\d{1,6})`
 
 // readAnnouncement reads a line in which a process announces its rank.
-func (s *Scanner) readAnnouncement(l *line) {
-	m := announceLine().FindSubmatch(l.raw)
-	if m == nil {
-		return
-	}
-	rank, _ := strconv.Atoi(string(m[1]) + string(m[3]) + string(m[5]))
-	size, _ := strconv.Atoi(string(m[2]) + string(m[4]) + string(m[6]))
+func (s *Scanner) readAnnouncement(l *line, f *fields) {
+	rank := f.number("rank")
 	a := &s.job.writers.announced
-	a.size = max(a.size, size)
+	a.size = max(a.size, f.number("size"))
 	writer := l.host
 	if l.task >= 0 {
 		writer += "/" + strconv.Itoa(l.task)

@@ -7,50 +7,48 @@ import (
 // detailLines bounds the lines between an event and its details.
 const detailLines = 40
 
-var (
-	// detailHost matches the host in a help text of mpirun, and the node of a process in
-	// an exception of Ray.
-	detailHost = lazyRegexp(`^\s*(?i:target node|node|local host|host|hostname):\s+([\w.-]+)\s*$|^\s+ip: ([\w.:-]+)\s*$`)
-	// blockProgram matches the program in such a text.
-	blockProgram = lazyRegexp(`^\s*(?:Executable|Application name|Program):\s+(\S+)`)
+const (
+	// detailLine matches the host and the program in a help text of mpirun, and the node
+	// of a process in an exception of Ray.
+	detailLine = `^\s*(?i:target node:|node:  |local host: | host: |hostname:) *(?P<host>[\w.-]+)\s*$|^(?:\tip: |\s*    ip: )(?P<host2>[\w.:-]+)\s*$|^\s*(?:Executable|Application name):\s+(?P<program>\S+)`
 	// describedPod matches the pod of kubectl describe.
-	describedPod = lazyRegexp(`^Name:\s+([\w.-]+)\s*$|^\s*Normal\s+Scheduled\s.*Successfully assigned (?:[\w-]+/)?([\w.-]+) to `)
-	// podName matches the pod in an event of Kubernetes, and in a table of pods.
-	podName = lazyRegexp(`(?:^|\s|Pod |pod )(?:pod|node)/([\w.-]+)|^([a-z0-9][a-z0-9.-]*)\s+\d+/\d+\s+\w|✖\s+\S+\s+\S+\s+([a-z0-9][a-z0-9.-]*)\s|\bpod "(?:[\w-]+/)?([a-z0-9][a-z0-9.-]*)`)
+	describedPod = `^Name:  +(?P<host>[\w.-]+)\s*$|^\s*Normal\s+Scheduled\s.*Successfully assigned (?:[\w-]+/)?(?P<host2>[\w.-]+) to `
+	// podStarted matches a line of kubectl that says that all containers of a pod run.
+	podStarted = `\bStarted container\b|^[a-z0-9][a-z0-9.-]*\s+(?P<ready>\d+)/(?P<all>\d+)\s+ Running `
 )
+
+// podName matches the pod in an event of Kubernetes, and in a table of pods.
+var podName = lazyRegexp(`(?:^|\s|Pod |pod )(?:pod|node)/([\w.-]+)|^([a-z0-9][a-z0-9.-]*)\s+\d+/\d+\s+\w|✖\s+\S+\s+\S+\s+([a-z0-9][a-z0-9.-]*)\s|\bpod "(?:[\w-]+/)?([a-z0-9][a-z0-9.-]*)`)
 
 // readDetail reads a line that says more about the event before it: the host and the
 // program of a help text, the node of an actor.
-func (s *Scanner) readDetail(l *line) {
-	if m := describedPod().FindSubmatch(l.raw); m != nil {
-		s.described = s.newEvent(s.matcher.byKey[rowNoReason], l)
-		s.described.host = plainText(firstGroup(m))
-		return
-	}
+func (s *Scanner) readDetail(l *line, f *fields) {
 	e := s.lastEvent
 	if e == nil || e.stream != l.stream || l.number-e.number > detailLines {
 		return
 	}
-	if host := firstGroup(detailHost().FindSubmatch(l.raw)); host != nil && e.host == "" && e.rank < 0 {
-		e.host = plainText(host)
+	if e.host == "" && e.rank < 0 {
+		e.host = f.text("host")
 	}
-	if program := firstGroup(blockProgram().FindSubmatch(l.raw)); program != nil && len(e.text) < maxText/2 {
-		e.text += " " + plainText(program)
+	if program := f.text("program"); program != "" && len(e.text) < maxText/2 {
+		e.text += " " + program
 	}
 }
 
-// missingTask matches a task in JAX's list of those that did not come to a barrier.
-var missingTask = lazyRegexp(`^/job:\w+/replica:\d+/task:(\d{1,6})$`)
+// readDescribedPod reads the name of the pod that kubectl describes.
+func (s *Scanner) readDescribedPod(l *line, f *fields) {
+	s.described = s.newEvent(s.matcher.byKey[rowNoReason], l)
+	s.described.host = f.text("host")
+}
 
-// readMissingTask adds a task to the event before it, which announces such a list.
-func (s *Scanner) readMissingTask(l *line) {
+// readMissingTask adds a task to the event before it, which announces JAX's list of those
+// that did not come to a barrier.
+func (s *Scanner) readMissingTask(l *line, f *fields) {
 	e := s.lastEvent
 	if e == nil || e.row.Kind != Absence || e.stream != l.stream || l.number-e.number > detailLines || len(e.named) >= maxRanks {
 		return
 	}
-	if n := number(missingTask(), bytes.TrimSpace(l.raw)); n >= 0 {
-		e.named = append(e.named, n)
-	}
+	e.named = append(e.named, f.number("rank"))
 }
 
 // firstGroup returns the first group of a match that is not empty, nil if there is none.
@@ -76,9 +74,6 @@ func (s *Scanner) podOf(l *line) string {
 	return ""
 }
 
-// podStarted matches a line of kubectl that says that all containers of a pod run.
-var podStarted = lazyRegexp(`\bStarted container\b|^[a-z0-9][a-z0-9.-]*\s+(\d+)/(\d+)\s+Running\b`)
-
 // startRows are the rows about what Kubernetes tries again until a pod starts: volumes,
 // images, nodes, probes.
 func startRows() []string {
@@ -86,9 +81,8 @@ func startRows() []string {
 }
 
 // readPodStarted marks what kept a pod from starting as handled.
-func (s *Scanner) readPodStarted(l *line) {
-	m := podStarted().FindSubmatch(l.raw)
-	if m == nil || !bytes.Equal(m[1], m[2]) {
+func (s *Scanner) readPodStarted(l *line, f *fields) {
+	if f.text("ready") != f.text("all") {
 		return
 	}
 	pod := s.podOf(l)
@@ -103,7 +97,7 @@ func (s *Scanner) readPodStarted(l *line) {
 
 // readStopping notes the first line that says that a worker was told to stop. What the
 // workers print after it may be an effect.
-func (s *Scanner) readStopping(l *line) {
+func (s *Scanner) readStopping(l *line, _ *fields) {
 	if s.job.stopping == nil {
 		s.job.stopping = s.newEvent(s.matcher.byKey[rowStopped], l)
 	}

@@ -2,8 +2,8 @@ package diagnose
 
 import (
 	"bytes"
+	"cmp"
 	"slices"
-	"strconv"
 	"strings"
 )
 
@@ -155,8 +155,8 @@ func (s *Scanner) newEvent(row *compiledRow, l *line) *event {
 }
 
 // recordMatch records a line that a row matches.
-func (s *Scanner) recordMatch(row *compiledRow, at []int, l *line) {
-	if isQuoted(l.raw, at[0]) {
+func (s *Scanner) recordMatch(row *compiledRow, f *fields, l *line) {
+	if isQuoted(l.raw, f.start) {
 		return
 	}
 	if row.Kind.has(general) {
@@ -170,27 +170,17 @@ func (s *Scanner) recordMatch(row *compiledRow, at []int, l *line) {
 		return // a line of the stack of the error
 	}
 	e := s.newEvent(row, l)
-	if len(l.raw) > maxText && at[0] > maxText/2 { // the start of a long line says little
-		e.text = "… " + plainText(l.raw[at[0]:])
+	if len(l.raw) > maxText && f.start > maxText/2 { // the start of a long line says little
+		e.text = "… " + plainText(l.raw[f.start:])
 	}
 	if row.Key == rowSelfTest { // the one that reports is not at fault
 		e.origin = origin{rank: -1, local: -1, task: -1}
 	}
-	for _, name := range []string{"rank", "rank2", "rank3", "rank4"} {
-		if n, err := strconv.Atoi(row.group(name, l.raw, at)); err == nil {
-			e.named = append(e.named, n)
-		}
-	}
-	e.peer = plainText([]byte(row.group("peer", l.raw, at)))
-	for _, name := range []string{"host", "host2", "host3", "host4"} {
-		if host := row.group(name, l.raw, at); host != "" {
-			e.host = plainText([]byte(host))
-		}
-	}
-	for _, name := range []string{"pid", "pid2"} {
-		if pid, err := strconv.Atoi(row.group(name, l.raw, at)); err == nil {
-			e.pid = pid
-		}
+	e.named = f.numbers("rank")
+	e.peer = f.text("peer")
+	e.host = cmp.Or(f.text("host"), e.host)
+	if pid := f.number("pid"); pid >= 0 {
+		e.pid = pid
 	}
 	if e.host == "" && e.rank < 0 {
 		e.host = s.podOf(l)

@@ -215,7 +215,7 @@ func (m *matcher) mayRepeat() entries {
 		}
 	}
 	for i, l := range m.jobLines {
-		if slices.Contains(l.words, string(bytes.ToLower(traceStart))) || slices.Contains(l.words, "done training") {
+		if l.mayRepeat {
 			all.add(len(m.rows) + i)
 		}
 	}

@@ -39,9 +39,8 @@ type endings struct {
 	stopping  *event         // the first line that says that a worker was told to stop
 	wentWell  map[int]bool   // logs with a line that says that the job ended well
 	exited    map[int]*event // ranks that ended normally
-	named     *event         // the process that mpirun named last
+	ending    *event         // the worker that a launcher named last, of which it tells the end in the next lines
 	reread    int64          // lines of the log that lastWords read
-	hydra     *event         // the process of which mpiexec tells the end in the next lines
 }
 
 // watchdogs holds what torch's watchdogs say.
@@ -120,81 +119,69 @@ func (j *job) recordWriter(l *line) {
 
 // jobLines returns the lines that the Scanner reads besides those of the rows.
 func jobLines() []jobLine {
-	return []jobLine{
-		{[]string{"traceback (most recent call last)", ` file "`, "exception ignored ", "atexit._run_exitfuncs"}, func(*Scanner, *line) {}},
-		{[]string{"successfully finished", "done training", "train finished", "training ", "succeeded", "successful", "exited with code 0", "exit code 0", "exit code: 0", "exit status 0", "exit_code\":", "exitcode\":", ".fit` stopped", "values : 0 ok", "total run time: ", "w&b file", "test result: ok", "# fail 0", " tests in ", " test in ", "ok  \t", "train_runtime", "training is done", "status: ok", "(100%) done", "passed"}, (*Scanner).readSuccess},
-		{[]string{" running at ", "   exit code: ", "   exit status: ", "   killed by signal: "}, (*Scanner).readHydra},
-		{[]string{"mpi_abort was invoked on rank ", "application called mpi_abort("}, (*Scanner).readAbort},
-		{[]string{"exited on", "signal 4 (", "signal 6 (", "signal 7 (", "signal 8 (", "signal 9 (", "signal 11 (", "signal 15 ("}, (*Scanner).readMpirun},
-		{[]string{"was not called before program exit", "has not been destroyed before "}, (*Scanner).readExit},
-		{[]string{"failed (failures=", "failed (errors="}, (*Scanner).readFailedTests},
-		{[]string{"nfs: server "}, (*Scanner).readServerBack},
-		{[]string{"will restart worker group", ": restart ", "reset workers: ", "restoring the last commit", "recovered from "}, (*Scanner).readRestart},
-		{[]string{"exit code", "exit status", "exited with ", "return code", "core dumped", "returned non-zero", "exitcode"}, (*Scanner).readExitCode},
-		{[]string{"negsignal.", "code=killed", "code=dumped", " by signal", " with signal", " from signal", " on signal", " to signal", "signal: killed"}, (*Scanner).readSignal},
-		{[]string{"process name: "}, (*Scanner).readProcessName},
-		{[]string{"target node:", "node:  ", " host: ", "hostname: ", "executable: ", "application name: ", "successfully assigned ", "\tip: ", "    ip: ", "name:  "}, (*Scanner).readDetail},
-		{[]string{"/task:"}, (*Scanner).readMissingTask},
-		{[]string{" died from signal ", " exited with code ", "pe rank ", "first noticed rank ", "mpi process (rank: ", "plexec the process terminated ", "exits with return code = ", "status failed ", "the trainer process with rank=", "signaled to shutdown with signal ", " crashed with exit code ", "failed (exitcode"}, (*Scanner).readEnd},
-		{[]string{"started container", " running "}, (*Scanner).readPodStarted},
-		{[]string{"received sigterm", "bypassing sigterm", "received signal 15", "received 15 death signal", "]: terminated"}, (*Scanner).readStopping},
-		{[]string{"() (pid="}, (*Scanner).readRayTask},
-		{[]string{"nranks "}, (*Scanner).readInit},
-		{[]string{"bootstrap : using ", "bootstrap: using "}, (*Scanner).readAddress},
-		{[]string{"nccl_net set by environment to ib", "nccl_net=ib", "network ib not found", "using network ib"}, func(s *Scanner, _ *line) { s.job.facts[AskedInfiniBand] = true }},
-		{[]string{"nccl version "}, (*Scanner).readVersion},
-		{[]string{"rasmsg", "rasthread", "rasclient", "rascoll", "rasnet", "rascomm", "rasconn", "raspeer", "src/ras/", "ncclras"}, func(s *Scanner, l *line) {
+	all := []jobLine{
+		{pattern: `(?i)Traceback \(most recent call last\)| File "|Exception ignored |atexit\._run_exitfuncs`, mayRepeat: true},
+		{pattern: successLine, read: (*Scanner).readSuccess, mayRepeat: true},
+		{pattern: jobSuccessLine, read: (*Scanner).readJobSuccess, mayRepeat: true},
+	}
+	for _, pattern := range endPatterns() {
+		all = append(all, jobLine{pattern: pattern, read: (*Scanner).readEnd})
+	}
+	return append(all, []jobLine{
+		{pattern: endCodes, read: (*Scanner).readEndCode},
+		{pattern: exitCode, read: (*Scanner).readExitCode},
+		{pattern: exitSignal, read: (*Scanner).readSignal},
+		{pattern: `(?i)was not called before program exit|has not been destroyed before `, read: (*Scanner).readExit},
+		{pattern: `(?i)FAILED \((?:failures|errors)=`, read: (*Scanner).readFailedTests},
+		{pattern: `nfs: server (?P<host>\S+) OK`, read: (*Scanner).readServerBack},
+		{pattern: restartLine, read: (*Scanner).readRestart},
+		{pattern: describedPod, read: (*Scanner).readDescribedPod},
+		{pattern: detailLine, read: (*Scanner).readDetail},
+		{pattern: `^\s*/job:\w+/replica:\d+/task:(?P<rank>\d{1,6})\s*$`, read: (*Scanner).readMissingTask},
+		{pattern: podStarted, read: (*Scanner).readPodStarted},
+		{pattern: `(?i)received sigterm|bypassing sigterm|received signal 15|received 15 death signal|\]: terminated`, read: (*Scanner).readStopping},
+		{pattern: `ray::\S+\(\) \(pid=(?P<pid>\d+)(?:, ip=(?P<host>[^\s,)]+))?`, read: (*Scanner).readRayTask},
+		{pattern: `comm 0x[0-9a-fA-F]+ rank (?P<rank>\d+) n[rR]anks (?P<size>\d+)(?:.* busId (?P<bus>\w+))?(?:.* commId (?P<comm>0x\w+))?.* - (?:Init )?(?P<state>START|COMPLETE|Init COMPLETE)`, read: (*Scanner).readInit},
+		{pattern: `Bootstrap ?: Using (?:\[\d+\])?[\w.@-]+:(?P<address>[0-9a-fA-F.:]+)(?:%\w+)?<`, read: (*Scanner).readAddress},
+		{pattern: `(?i)NCCL_NET set by environment to ib|NCCL_NET=ib|network ib not found|using network ib`, read: func(s *Scanner, _ *line, _ *fields) { s.job.facts[AskedInfiniBand] = true }},
+		{pattern: `NCCL version (?P<version>\d+\.\d+\.\d+)\+`, read: (*Scanner).readVersion},
+		{pattern: `(?i)ras(?:msg|thread|client|coll|net|comm|conn|peer)|src/ras/|ncclras`, read: func(s *Scanner, l *line, _ *fields) {
 			s.job.nccl.ras = append(s.job.nccl.ras[:min(len(s.job.nccl.ras), 256)], l.ref())
 		}},
-		{[]string{"libnccl.so"}, func(s *Scanner, l *line) {
+		{pattern: `libnccl\.so`, read: func(s *Scanner, l *line, _ *fields) {
 			s.job.nccl.frames = append(s.job.nccl.frames[:min(len(s.job.nccl.frames), 256)], l.ref())
 		}},
-		{[]string{"watchdog caught collective operation timeout", "detected by watchdog at work"}, (*Scanner).readWatchdog},
-		{[]string{"first observed failure", "failures:"}, (*Scanner).readElastic},
-		{[]string{" exited with code ", " was killed by sig"}, (*Scanner).readGorun},
-		{[]string{"srun: error: "}, (*Scanner).readSrun},
-		{[]string{"global_rank: ", "global rank: ", " of world size "}, (*Scanner).readAnnouncement},
-		{[]string{"world_size"}, (*Scanner).readWorldSize},
-	}
+		{pattern: `(?i)watchdog caught collective operation timeout|detected by watchdog at work(?:: (?P<work>\d+))?`, read: (*Scanner).readWatchdog},
+		{pattern: `(?P<root>first observed failure)|^\s*Failures:\s*$`, read: (*Scanner).readElastic},
+		{pattern: announceLine, read: (*Scanner).readAnnouncement},
+		{pattern: `(?i)world_size\W{1,4}(?P<size>\d{1,7})\b`, read: func(s *Scanner, _ *line, f *fields) {
+			s.job.world = max(s.job.world, min(f.number("size"), 1<<20))
+		}},
+	}...)
 }
 
 func (l *line) ref() lineRef { return lineRef{l.stream.log, l.number} }
 
-var (
-	initLine    = lazyRegexp(`comm 0x[0-9a-fA-F]+ rank (\d+) n[rR]anks (\d+)(?:.* busId (\w+))?(?:.* commId (0x\w+))?.* - (?:Init )?(START|COMPLETE|Init COMPLETE)`)
-	addressLine = lazyRegexp(`Bootstrap ?: Using (?:\[\d+\])?[\w.@-]+:([0-9a-fA-F.:]+)(?:%\w+)?<`)
-	versionLine = lazyRegexp(`NCCL version (\d+\.\d+\.\d+)\+`)
-	worldLine   = lazyRegexp(`(?i)world_size\W{1,4}(\d{1,7})\b`)
-)
-
 // readInit reads NCCL's Init START and Init COMPLETE. They show which process has
 // which rank, and which ranks hang there.
-func (s *Scanner) readInit(l *line) {
-	m := initLine().FindSubmatch(l.raw)
-	if m == nil {
-		return
-	}
-	rank, _ := strconv.Atoi(string(m[1]))
-	size, _ := strconv.Atoi(string(m[2]))
+func (s *Scanner) readInit(l *line, f *fields) {
+	rank, size := f.number("rank"), f.number("size")
 	j := &s.job
 	p := process{l.host, l.pid}
 	if l.pid > 0 && size >= j.pids[p].size && len(j.pids) < maxEntries {
 		j.pids[p] = membership{rank, size}
 	}
 	j.world = max(j.world, size)
-	if len(m[4]) == 0 { // releases without commId print no START either
+	key := initKey{f.text("comm"), rank}
+	if key.comm == "" { // releases without commId print no START either
 		return
 	}
-	key := initKey{string(m[4]), rank}
-	done := string(m[5]) != "START"
-	if done || len(j.inits) < maxEntries {
-		if done {
-			delete(j.inits, key)
-		} else {
-			j.inits[key] = l.ref()
-		}
+	if f.text("state") != "START" {
+		delete(j.inits, key)
+	} else if len(j.inits) < maxEntries {
+		j.inits[key] = l.ref()
 	}
-	s.recordGPU(l, busKey{key.comm, l.host, string(m[3])}, rank)
+	s.recordGPU(l, busKey{key.comm, l.host, f.text("bus")}, rank)
 }
 
 // recordGPU records the rank that uses a GPU, and finds two ranks of one
@@ -216,9 +203,9 @@ func (s *Scanner) recordGPU(l *line, key busKey, rank int) {
 }
 
 // readAddress reads the address under which a rank of NCCL is reached.
-func (s *Scanner) readAddress(l *line) {
-	if m := addressLine().FindSubmatch(l.raw); m != nil && l.host != "" && len(s.job.nccl.addresses) < maxTracked {
-		s.job.nccl.addresses[string(m[1])] = l.host
+func (s *Scanner) readAddress(l *line, f *fields) {
+	if l.host != "" && len(s.job.nccl.addresses) < maxTracked {
+		s.job.nccl.addresses[f.text("address")] = l.host
 	}
 }
 
@@ -234,12 +221,8 @@ func (j *job) nameHost(peer string) string {
 
 // readVersion reads the version that NCCL itself prints. The version in torch's
 // errors is the version with which torch was built.
-func (s *Scanner) readVersion(l *line) {
-	m := versionLine().FindSubmatch(l.raw)
-	if m == nil {
-		return
-	}
-	s.job.nccl.version = string(m[1])
+func (s *Scanner) readVersion(l *line, f *fields) {
+	s.job.nccl.version = f.text("version")
 	if l.host != "" && len(s.job.nccl.versions) < maxTracked {
 		s.job.nccl.versions[l.host] = s.job.nccl.version
 	}
@@ -265,13 +248,6 @@ func (j *job) versionsText() string {
 		parts = append(parts, v+" on "+strings.Join(on, ", "))
 	}
 	return strings.Join(parts, "; ")
-}
-
-func (s *Scanner) readWorldSize(l *line) {
-	if m := worldLine().FindSubmatch(l.raw); m != nil {
-		n, _ := strconv.Atoi(string(m[1]))
-		s.job.world = max(s.job.world, min(n, 1<<20))
-	}
 }
 
 // number returns the first group of re in p as a number, -1 if there is none.

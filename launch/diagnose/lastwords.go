@@ -2,13 +2,9 @@ package diagnose
 
 import (
 	"bytes"
-	"cmp"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
-
-	"golang.org/x/sys/unix"
 )
 
 const (
@@ -51,189 +47,15 @@ func (s *Scanner) lastWords(end *event) string {
 	return ""
 }
 
-var (
-	mpirunLine  = lazyRegexp(`process rank (\d+) with PID (\d+) on node (\S+) exited on(?:\s+signal (\d+))?`)
-	signalLine  = lazyRegexp(`^signal (\d+) \(`) // of prterun, in the next line
-	hydraLine   = lazyRegexp(`^= +(?:RANK (\d+) )?PID (\d+) RUNNING AT (\S+)`)
-	hydraCode   = lazyRegexp(`^= +(?:EXIT CODE|EXIT STATUS|KILLED BY SIGNAL): (\d+)`)
-	abortLine   = lazyRegexp(`(?:\[([\w.-]+)\] - Abort\(.*)?(?:MPI_ABORT was invoked on rank (\d+)|application called MPI_Abort\(.*process (\d+))`)
-	spawnLine   = lazyRegexp(`^(?:\S*ProcessExitedException|Exception): process (\d+) terminated with (?:signal (SIG\w+)|exit code (\d+))`)
-	spawnedLine = lazyRegexp(`^-- Process (\d+) terminated with the following error`)
-)
-
-// readMpirun reads the line in which mpirun tells the first process that a signal
-// ended. prterun puts the signal into the next line.
-func (s *Scanner) readMpirun(l *line) {
-	if e := s.job.named; e != nil && e.log == l.stream.log && l.number-e.number <= 2 {
-		if signal := number(signalLine(), l.raw); signal > 0 {
-			s.addEnd(workerEnd{event: e, code: -signal, isRoot: true, lastWords: s.lastWords(e)})
-			s.job.named = nil
-		}
-	}
-	m := mpirunLine().FindSubmatch(l.raw)
-	if m == nil {
-		return
-	}
-	e := s.newEvent(s.matcher.byKey[rowNoReason], l)
-	e.rank, _ = strconv.Atoi(string(m[1]))
-	e.pid, _ = strconv.Atoi(string(m[2])) // newer releases print 0
-	e.host = plainText(m[3])
-	if len(m[4]) == 0 {
-		s.job.named = e
-		return
-	}
-	signal, _ := strconv.Atoi(string(m[4]))
-	s.addEnd(workerEnd{event: e, code: -signal, isRoot: true, lastWords: s.lastWords(e)})
-}
-
-// readAbort reads the line in which MPI tells that a rank ended the job itself.
-func (s *Scanner) readAbort(l *line) {
-	m := abortLine().FindSubmatch(l.raw)
-	if m == nil {
-		return
-	}
-	e := s.newEvent(s.matcher.byKey[rowNoReason], l)
-	e.rank, _ = strconv.Atoi(string(m[2]) + string(m[3]))
-	if len(m[1]) > 0 {
-		e.host = plainText(m[1])
-	}
-	for _, end := range s.job.ends {
-		if end.isAbort && end.event.rank == e.rank {
-			return
-		}
-	}
-	s.addEnd(workerEnd{event: e, code: 1, isRoot: true, isAbort: true, lastWords: s.lastWords(e)})
-}
-
-// readHydra reads the box in which mpiexec of MPICH and Intel MPI tells a worker's end:
-// first its process and host, then its code. Codes below 32 are signals, mostly.
-func (s *Scanner) readHydra(l *line) {
-	if m := hydraLine().FindSubmatch(l.raw); m != nil {
-		e := s.newEvent(s.matcher.byKey[rowNoReason], l)
-		if len(m[1]) > 0 {
-			e.rank, _ = strconv.Atoi(string(m[1]))
-		}
-		e.pid, _ = strconv.Atoi(string(m[2]))
-		e.host = plainText(m[3])
-		s.job.hydra = e
-	}
-	code := number(hydraCode(), l.raw)
-	if s.job.hydra == nil || code < 0 || !(lineRef{l.stream.log, l.number}).near(lineRef{s.job.hydra.log, s.job.hydra.number}, 3) {
-		return
-	}
-	if bytes.Contains(l.raw, []byte("SIGNAL")) || code == 6 || code == 9 || code == 11 || code == 15 {
-		code = -code
-	}
-	s.addEnd(workerEnd{event: s.job.hydra, code: code, isRoot: true})
-	s.job.hydra = nil
-}
-
-// readProcessName reads the name of the process that ended first, as mpirun and prterun
-// tell it. Its exit code is in the next line.
-func (s *Scanner) readProcessName(l *line) {
-	if m := processName().FindSubmatch(l.raw); m != nil {
-		s.job.named = s.newEvent(s.matcher.byKey[rowNoReason], l)
-		if len(m[2]) > 0 { // of Horovod: the host and the local rank
-			s.job.named.host = plainText(m[2])
-			s.job.named.local, _ = strconv.Atoi(string(m[3]))
-		} else {
-			s.job.named.rank, _ = strconv.Atoi(string(m[1]))
-		}
-	}
-}
-
-var (
-	processName  = lazyRegexp(`Process name: \[(?:\[\d+,\d+\],|\S+@\d+,)(\d+)\]|Process name: ([\w.-]+)\[(\d+)\]`)
-	exitCodeLine = lazyRegexp(`(?i)\bexit(?:ed)?(?: ?code| status|ed with|s with)(?: (?:non-?zero|code|status|exit|return|error))* ?[:= (]*(-?\d+)|\breturn(?:ed)?(?: non-?zero)?(?: exit)? (?:code|status):?[ =]+(-?\d+)|(core dumped)`)
-	// signalWords matches a process's end by a signal, in any program's words.
-	signalWords = lazyRegexp(`\bNegsignal\.(SIG\w+)|\bcode=(?:killed|dumped), status=(\d+)/|\b(?:killed|terminated|died|crashed) (?:by|with|from|on|due to) signal:? ?(SIG\w+|\d+)\b|\bsignal: (killed)\b`)
-)
-
 // readRayTask reads the process of a task of Ray whose traceback follows.
-func (s *Scanner) readRayTask(l *line) {
-	if m := rayTaskLine().FindSubmatch(l.raw); m != nil {
-		s.rayTask = s.newEvent(s.matcher.byKey[rowNoReason], l)
-		s.rayTask.pid, _ = strconv.Atoi(string(m[1]))
-		s.rayTask.host = plainText(m[2])
-	}
-}
-
-var rayTaskLine = lazyRegexp(`ray::\S+\(\) \(pid=(\d+)(?:, ip=([^\s,)]+))?`)
-
-// readExitCode reads an exit code in any words. One that is not 0 shows that the job
-// failed. An event of it has the row that the code means.
-func (s *Scanner) readExitCode(l *line) {
-	m := exitCodeLine().FindSubmatch(l.raw)
-	if m == nil || s.matcher.wordings.goesOn(l.raw) {
-		return
-	}
-	code, _ := strconv.Atoi(string(m[1]) + string(m[2]))
-	if code == 0 && len(m[3]) == 0 {
-		return
-	}
-	if at := exitCodeLine().FindIndex(l.raw); !isQuoted(l.raw, at[0]) {
-		s.recordExit(l, code)
-	}
-	s.job.failed = true
-	if e := s.job.named; e != nil && e.log == l.stream.log && l.number-e.number <= 2 {
-		s.addEnd(workerEnd{event: e, code: code, isRoot: true, lastWords: s.lastWords(e)})
-		s.job.named = nil
-	}
-}
-
-// readSignal reads the end of a process by a signal.
-func (s *Scanner) readSignal(l *line) {
-	m := signalWords().FindSubmatch(l.raw)
-	if m == nil || s.matcher.wordings.goesOn(l.raw) || isQuoted(l.raw, len(l.raw)) {
-		return
-	}
-	name := string(firstGroup(m))
-	code, err := strconv.Atoi(name)
-	switch {
-	case name == "killed":
-		code = int(unix.SIGKILL)
-	case err != nil:
-		code = signalNumber(name)
-	}
-	if _, stopped := meaningOfCode(-code); !stopped {
-		s.recordExit(l, -code)
-		s.job.failed = true
-	}
-}
-
-// recordExit keeps the last line with an exit code, or a line shortly before it whose
-// code says more.
-func (s *Scanner) recordExit(l *line, code int) {
-	key, _ := meaningOfCode(code)
-	if last := s.job.lastExit; key == "" && last != nil && last.row.Key != rowNoReason && last.log == l.stream.log && l.number-last.number < detailLines {
-		return
-	}
-	s.job.lastExit = s.newEvent(s.matcher.byKey[cmp.Or(key, rowNoReason)], l)
-}
-
-// addSpawnEnd records the end of a process that torch.multiprocessing started, as its
-// exception tells it. ok reports whether text is such an exception.
-func (s *Scanner) addSpawnEnd(text string, l *line) (ok bool) {
-	m := spawnLine().FindStringSubmatch(text)
-	if m == nil {
-		return false
-	}
-	e := s.newEvent(s.matcher.byKey[rowNoReason], l)
-	e.text = plainText([]byte(text))
-	if e.rank < 0 {
-		e.local, _ = strconv.Atoi(m[1])
-	}
-	code, _ := strconv.Atoi(m[3])
-	if m[2] != "" {
-		code = -signalNumber(m[2])
-	}
-	s.addEnd(workerEnd{event: e, code: code, isRoot: true})
-	return true
+func (s *Scanner) readRayTask(l *line, f *fields) {
+	s.rayTask = s.newEvent(s.matcher.byKey[rowNoReason], l)
+	s.rayTask.pid, s.rayTask.host = f.number("pid"), f.text("host")
 }
 
 // readExit reads a warning that torch prints when a program ends normally and left its
 // process group open.
-func (s *Scanner) readExit(l *line) {
+func (s *Scanner) readExit(l *line, _ *fields) {
 	if l.rank >= 0 && len(s.job.exited) < maxEntries && s.job.exited[l.rank] == nil {
 		s.job.exited[l.rank] = s.newEvent(s.matcher.byKey[rowPeerExited], l)
 	}

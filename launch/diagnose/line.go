@@ -116,16 +116,18 @@ func (s *Scanner) classify(l *line, hasWord bool) {
 	isKnown := false
 	if hasWord {
 		for i, f := range s.matcher.jobLines {
-			if l.words.has(len(s.matcher.rows) + i) {
-				f.read(s, l)
+			if f.read != nil && l.words.has(len(s.matcher.rows)+i) {
+				if found := findFields(f.re(), l.raw); found != nil {
+					f.read(s, l, found)
+				}
 			}
 		}
 		words := l.words
 		if t := s.tracebacks[l.stream]; t != nil && t.isOpen() || s.flood.isSilent() || ofStack { // its class and frames say more
 			words = words.without(s.matcher.general)
 		}
-		if row, at := s.matcher.match(&words, l.raw); row != nil {
-			s.recordMatch(row, at, l)
+		if row, f := s.matcher.match(&words, l.raw); row != nil {
+			s.recordMatch(row, f, l)
 			isKnown = true
 		}
 	}

@@ -2,8 +2,6 @@ package diagnose
 
 import (
 	"regexp"
-	"slices"
-	"strings"
 	"sync"
 )
 
@@ -30,8 +28,10 @@ type part struct {
 
 // jobLine is a line that says something about the job that findings need.
 type jobLine struct {
-	words []string
-	read  func(*Scanner, *line)
+	pattern   string
+	re        func() *regexp.Regexp
+	read      func(*Scanner, *line, *fields) // nil: another part of the scanner reads it
+	mayRepeat bool                           // lines of a flood that match say nothing new
 }
 
 // entries is a set of the finder's entries.
@@ -72,8 +72,9 @@ func newMatcher() *matcher {
 		}
 	}
 	m.jobLines = jobLines()
-	for _, l := range m.jobLines {
-		words = append(words, l.words)
+	for i, l := range m.jobLines {
+		m.jobLines[i].re = lazyRegexp(l.pattern)
+		words = append(words, literals(l.pattern))
 	}
 	m.finder = newFinder(words)
 	m.partFinder = newFinder(partWords)
@@ -82,7 +83,7 @@ func newMatcher() *matcher {
 }
 
 // match returns the first row of words that matches text. The general rows come last.
-func (m *matcher) match(words *entries, text []byte) (*compiledRow, []int) {
+func (m *matcher) match(words *entries, text []byte) (*compiledRow, *fields) {
 	isLoud := false
 	for i, row := range m.rows {
 		switch {
@@ -90,23 +91,24 @@ func (m *matcher) match(words *entries, text []byte) (*compiledRow, []int) {
 		case row.Kind.has(general):
 			isLoud = true
 		default:
-			if at := row.re().FindSubmatchIndex(text); at != nil {
-				return row, at
+			if f := findFields(row.re(), text); f != nil {
+				return row, f
 			}
 		}
 	}
 	if !isLoud {
 		return nil, nil
 	}
-	row, at := m.matchGeneral(text)
+	row, f := m.matchGeneral(text)
 	if row == nil || m.wordings.isUnloud(text) {
 		return nil, nil
 	}
-	return row, at
+	return row, f
 }
 
-// matchGeneral returns the first general row that matches text, and its leftmost match.
-func (m *matcher) matchGeneral(text []byte) (row *compiledRow, at []int) {
+// matchGeneral returns the first general row that matches text, and where its leftmost
+// match starts.
+func (m *matcher) matchGeneral(text []byte) (row *compiledRow, f *fields) {
 	var may entries
 	m.partFinder.all(text, func(i, _ int) { may.add(i) })
 	for i, p := range m.parts {
@@ -114,21 +116,10 @@ func (m *matcher) matchGeneral(text []byte) (row *compiledRow, at []int) {
 			break
 		}
 		if may.has(i) {
-			if found := p.re().FindIndex(text); found != nil && (at == nil || found[0] < at[0]) {
-				row, at = p.row, found
+			if found := p.re().FindIndex(text); found != nil && (f == nil || found[0] < f.start) {
+				row, f = p.row, &fields{start: found[0]}
 			}
 		}
 	}
-	return row, at
-}
-
-// group returns the match of the named group, "" if it has none.
-func (c *compiledRow) group(name string, text []byte, at []int) string {
-	if c.re == nil { // the row has no lines of its own
-		return ""
-	}
-	if i := slices.Index(c.re().SubexpNames(), name); i > 0 && at[2*i] >= 0 {
-		return strings.Trim(string(text[at[2*i]:at[2*i+1]]), `"'(),;`)
-	}
-	return ""
+	return row, f
 }

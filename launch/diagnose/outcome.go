@@ -13,44 +13,43 @@ const maxOutcomes = 256
 type outcomes map[int]int64
 
 // successLine matches what programs and launchers print when a job ended well.
-var successLine = lazyRegexp(`(?i)worker group successfully finished|\b\d+ passed\b.* in [\d.]+ ?s|\[  PASSED  \]|\bdone training\b|\btrain(?:ing)? (?:was |is |has )?(?:finished|complete[d]?\b)|` +
-	"Trainer\\.fit` stopped:" + `|Out of bounds values : 0 OK|\ball \d+ tests passed|\b100% tests passed|^test result: ok\b|^# fail 0\b|^Ran \d+ tests? in [\d.]+s$|^ok  \t|^Tests: .*\d+ passed, \d+ total|'train_runtime': |\btraining is done\b|Total run time: |Synced \d+ W&B file`)
+const successLine = `(?i)worker group successfully finished|\b\d+ passed\b.* in [\d.]+ ?s|\[  PASSED  \]|\bdone training\b|\btrain(?:ing)? (?:was |is |has )?(?:finished|complete[d]?\b)|` +
+	"Trainer\\.fit` stopped:" + `|Out of bounds values : 0 OK|\ball \d+ tests passed|\b100% tests passed|^test result: ok\b|^# fail 0\b|^Ran \d+ tests? in [\d.]+s$|^ok  \t|^Tests: .*\d+ passed, \d+ total|'train_runtime': |\btraining is done\b|Total run time: |Synced \d+ W&B file`
 
 // jobSuccessLine matches what programs that start jobs print when a job ended well.
-var jobSuccessLine = lazyRegexp(`(?i)\b(?:job|run|task|trial|workflow|experiment)\b.{0,60}\b(?:succeeded|successful|completed successfully|finished successfully|exited with code 0)\b|^(?:all )?(?:done|finished|completed) successfully|\b(?:execution|pipeline|workflow|job|run|exit) status: OK$|^\d+ of \d+ steps \(100%\) done|^PASSED$|"exit_?code":\s*0\b|\bexit(?:ed with)? (?:code|status)[ :=]+0\b`)
+const jobSuccessLine = `(?i)\b(?:job|run|task|trial|workflow|experiment)\b.{0,60}\b(?:succeeded|successful|completed successfully|finished successfully|exited with code 0)\b|^(?:all )?(?:done|finished|completed) successfully|\b(?:execution|pipeline|workflow|job|run|exit) status: OK$|^\d+ of \d+ steps \(100%\) done|^PASSED$|"exit_?code":\s*0\b|\bexit(?:ed with)? (?:code|status)[ :=]+0\b`
 
 // failedTests matches a summary of tests of which some failed.
 var failedTests = lazyRegexp(`(?i)\b[1-9]\d* (?:failed|errors?)\b`)
 
 // restartLine matches what launchers print when they start the workers once more.
-var restartLine = lazyRegexp(`(?i)will restart worker group|\breset workers: \d+|: restoring the last commit|\brecovered from (?:the |a )?failure|gorun\S*: restart \d+ of \d+: `)
+const restartLine = `(?i)will restart worker group|\breset workers: \d+|: restoring the last commit|\brecovered from (?:the |a )?failure|gorun\S*: restart \d+ of \d+: `
 
 // readSuccess reads a line that says that the job, or its part, ended well.
-func (s *Scanner) readSuccess(l *line) {
-	ofJob := l.rank < 0 && l.local < 0 && l.task < 0
-	if (successLine().Match(l.raw) || ofJob && jobSuccessLine().Match(l.raw)) && !failedTests().Match(l.raw) {
+func (s *Scanner) readSuccess(l *line, _ *fields) {
+	if !failedTests().Match(l.raw) {
 		s.overcome(l)
 		s.job.wentWell[l.stream.log] = len(s.job.wentWell) < maxOutcomes
 	}
 }
 
+// readJobSuccess reads such a line, which counts if no worker wrote it.
+func (s *Scanner) readJobSuccess(l *line, f *fields) {
+	if l.rank < 0 && l.local < 0 && l.task < 0 {
+		s.readSuccess(l, f)
+	}
+}
+
 // readFailedTests reads the last line of Python's unittest, which says of the lines before
 // it that tests failed.
-func (s *Scanner) readFailedTests(l *line) {
+func (s *Scanner) readFailedTests(l *line, _ *fields) {
 	delete(s.job.overcome, l.stream.log)
 	s.job.failed = true
 }
 
-// serverBack matches what the kernel says of a server that answers again.
-var serverBack = lazyRegexp(`nfs: server (\S+) OK`)
-
 // readServerBack marks the events of a server as handled that answers again.
-func (s *Scanner) readServerBack(l *line) {
-	m := serverBack().FindSubmatch(l.raw)
-	if m == nil {
-		return
-	}
-	silent := "nfs: server " + string(m[1]) + " not responding"
+func (s *Scanner) readServerBack(l *line, f *fields) {
+	silent := "nfs: server " + f.text("host") + " not responding"
 	for _, g := range s.groups {
 		if g.row.ID() != "X-NODE-HUNG" {
 			continue
@@ -63,11 +62,7 @@ func (s *Scanner) readServerBack(l *line) {
 
 // readRestart reads a launcher's line about a restart. The failure of the attempt
 // before it is not why the job failed.
-func (s *Scanner) readRestart(l *line) {
-	if restartLine().Match(l.raw) {
-		s.overcome(l)
-	}
-}
+func (s *Scanner) readRestart(l *line, _ *fields) { s.overcome(l) }
 
 // overcome forgets the ends and the waits of the attempt that is over, and marks the
 // errors before the line as overcome.

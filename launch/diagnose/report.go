@@ -22,6 +22,17 @@ type report struct {
 	isNarrow  bool  // quoted lines are indented by two blanks, not four
 }
 
+// readElastic reads the start of a report of torchrun's agent.
+func (s *Scanner) readElastic(l *line, f *fields) {
+	s.report = report{isOpen: true, isRoot: f.has("root"), firstLine: l.number, stream: l.stream}
+}
+
+var (
+	reportField = lazyRegexp(`^ *(time|host|node|rank|exitcode|traceback|stderr) *: (.*)$`)
+	reportRank  = lazyRegexp(`^(\d+) \(local_rank: (\d+)\)`)
+	reportExit  = lazyRegexp(`^(-?\d+) *\(pid: (\d+)\)`)
+)
+
 // isExplanation reports whether l is a line in which gorun explained the failure.
 func (r *report) isExplanation(l *line) bool {
 	return r.isOpen && l.stream == r.stream && (bytes.HasPrefix(l.raw, []byte("  likely cause: ")) || bytes.HasPrefix(l.raw, []byte("  fix: ")))

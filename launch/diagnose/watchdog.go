@@ -20,13 +20,12 @@ var (
 	seqField   = lazyRegexp(`SeqNum=(\d+)`)
 	opField    = lazyRegexp(`OpType=(\w+)`)
 	numelField = lazyRegexp(`NumelIn=(\d+)`)
-	workField  = lazyRegexp(`detected by watchdog at work: (\d+)`)
 	groupField = lazyRegexp(`\[PG (?:ID )?([^\s\]]+)`)
 	rankField  = lazyRegexp(`Rank (\d+)\]`)
 )
 
 // readWatchdog reads a line of torch's watchdogs.
-func (s *Scanner) readWatchdog(l *line) {
+func (s *Scanner) readWatchdog(l *line, f *fields) {
 	rank := l.rank
 	if rank < 0 {
 		rank = number(rankField(), l.raw)
@@ -40,7 +39,7 @@ func (s *Scanner) readWatchdog(l *line) {
 	if m := groupField().FindSubmatch(l.raw); m != nil {
 		pg = string(m[1])
 	}
-	if at := number(workField(), l.raw); at >= 0 {
+	if at := f.number("work"); at >= 0 {
 		if known && old.seq == at {
 			old.group = pg
 			s.job.timeouts[rank] = old

@@ -1,11 +1,10 @@
 package diagnose
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
 	"iter"
-	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -25,170 +24,117 @@ type workerEnd struct {
 	lastWords string
 }
 
-var (
-	gorunLine   = lazyRegexp(`gorun(?:\[\S+\])?: (?:job failed: )?rank (\d+) on (\S+)(?: \(\S+\))?, pid (\d+) (?:exited with code (\d+)|was killed by (SIG\w+))`)
-	srunLine    = lazyRegexp(`srun: error: (\S+): tasks? ([-,\d]+): (.*)`)
-	exitedLine  = lazyRegexp(`^Exited with exit code (\d+)`)
-	reportField = lazyRegexp(`^ *(time|host|node|rank|exitcode|traceback|stderr) *: (.*)$`)
-	reportRank  = lazyRegexp(`^(\d+) \(local_rank: (\d+)\)`)
-	reportExit  = lazyRegexp(`^(-?\d+) *\(pid: (\d+)\)`)
-)
-
-// signalNumber returns the number of the signal that gorun names. It returns
-// SIGTERM's number for signals that show no crash.
-func signalNumber(name string) int {
-	switch n := unix.SignalNum(name); n {
-	case unix.SIGILL, unix.SIGABRT, unix.SIGBUS, unix.SIGFPE, unix.SIGKILL, unix.SIGSEGV:
-		return int(n)
+// endPatterns match the lines in which launchers tell a worker's end. Their groups name
+// the worker (rank, local, pid, host, tasks) and its end (code, signal; abort if the worker
+// ended the job itself; failed if the line tells no code). A line without an end is
+// followed by one that has it.
+func endPatterns() []string {
+	return []string{
+		// gorun, srun, torchrun, spawn.py of torch
+		`gorun(?:\[\S+\])?: (?:job failed: )?rank (?P<rank>\d+) on (?P<host>\S+)(?: \(\S+\))?, pid (?P<pid>\d+) (?:exited with code (?P<code>\d+)|was killed by (?P<signal>SIG\w+))`,
+		`srun: error: (?P<host>\S+): tasks? (?P<tasks>[-,\d]+): (?:(?P<signal>Killed)|Exited with exit code (?P<code>\d+)|)`,
+		`failed \(exitcode: (?P<code>-?\d+)\) local_rank: (?P<local>\d+) \(pid: (?P<pid>\d+)\)(?: of binary: (?P<binary>\S+))?`,
+		// DeepSpeed, Composer, Paddle, text-generation-inference
+		`Child process (?P<pid>\d+) \(local_rank (?P<local>\d+)\) FAILED \(exitcode (?P<code>-?\d+)\)`,
+		`(?:--local[_-]rank=(?P<local>\d+).*)?exits with return code = (?P<code>-?\d+)`,
+		`[Rr]ank (?P<rank>\d+) (?:crashed with exit|\(PID \d+\) exited with) code (?P<code>-?\d+)`,
+		`Container rank (?P<rank>\d+) status failed .*\bcode (?P<code>-?\d+)|(?P<failed>the trainer process with rank=)\[(?P<rank2>\d+)`,
+		`Shard process was signaled to shutdown with signal (?P<signal>\d+) rank=(?P<rank>\d+)`,
+		// mpirun, prterun, Horovod, Hydra (mpiexec), mpirun_rsh, jsrun, ALPS, plexec
+		`process rank (?P<rank>\d+) with PID (?P<pid>\d+) on node (?P<host>\S+) exited on(?:\s+signal (?P<signal>\d+))?`,
+		`Process name: \[(?:\[\d+,\d+\],|\S+@\d+,)(?P<rank>\d+)\]|Process name: (?P<host>[\w.-]+)\[(?P<local>\d+)\]`,
+		`^= +(?:RANK (?P<rank>\d+) )?PID (?P<pid>\d+) RUNNING AT (?P<host>\S+)`,
+		`(?:\[(?P<host>[\w.-]+)\] - Abort\(.*)?(?:(?P<abort>MPI_ABORT was invoked on rank) (?P<rank>\d+)|(?P<abort2>application called MPI_Abort\(.*process) (?P<rank2>\d+))`,
+		`(?:^\[(?P<host>[\w.-]+):mpispawn_\d+\].*)?MPI process \(rank: (?P<rank>\d+), pid: \d+\) (?:terminated with signal (?P<signal>\d+)|exited with status (?P<code>\d+))`,
+		`first noticed rank (?P<rank>\d+)\) (?:terminated with signal (?P<signal>\d+)|exited with (?:non-zero )?(?:code|status) (?P<code>\d+))`,
+		`PE RANK (?P<rank>\d+) exit (?:signal (?P<signal>[\w ]+)|code (?P<code>\d+))`,
+		`plexec The process terminated .*\(rank=(?P<rank>\d+)\).*\(sig=(?P<signal>\d+)\)`,
+		// PALS. Other programs use its words, so its line counts with a host only.
+		`^(?:(?P<host>[\w.-]+): |(?P<bare>))rank (?P<rank>\d+) (?:died from signal (?P<signal>\d+)|exited with code (?P<code>\d+))`,
 	}
-	return int(unix.SIGTERM)
 }
 
-// readElastic reads the start of a report of torchrun's agent.
-func (s *Scanner) readElastic(l *line) {
-	root := bytes.Contains(l.raw, []byte("first observed failure"))
-	if root || bytes.Equal(bytes.TrimSpace(l.raw), []byte("Failures:")) {
-		s.report = report{isOpen: true, isRoot: root, firstLine: l.number, stream: l.stream}
-	}
-}
-
-// endLines matches the lines in which launchers tell a worker's end, where one line has
-// all of it: torchrun, DeepSpeed, Composer, Paddle, text-generation-inference, Cray's PALS
-// and ALPS, Fujitsu's plexec, MVAPICH's mpirun_rsh, and jsrun. Other programs use the
-// words of PALS: its line counts with a host, in the text (writer) or in its prefix (nobody
-// in the text).
-var endLines = []func() *regexp.Regexp{
-	lazyRegexp(`failed \(exitcode: (?P<code>-?\d+)\) local_rank: (?P<local>\d+) \(pid: (?P<pid>\d+)\)(?: of binary: (?P<binary>\S+))?`),
-	lazyRegexp(`Child process (?P<pid>\d+) \(local_rank (?P<local>\d+)\) FAILED \(exitcode (?P<code>-?\d+)\)`),
-	lazyRegexp(`(?:--local[_-]rank=(?P<local>\d+).*)?exits with return code = (?P<code>-?\d+)`),
-	lazyRegexp(`[Rr]ank (?P<rank>\d+) (?:crashed with exit|\(PID \d+\) exited with) code (?P<code>-?\d+)`),
-	lazyRegexp(`Container rank (?P<rank>\d+) status failed .*\bcode (?P<code>-?\d+)|the trainer process with rank=\[(?P<rank2>\d+)`),
-	lazyRegexp(`Shard process was signaled to shutdown with signal (?P<signal>\d+) rank=(?P<rank>\d+)`),
-	lazyRegexp(`PE RANK (?P<rank>\d+) exit (?:signal (?P<name>[\w ]+)|code (?P<code>\d+))`),
-	lazyRegexp(`plexec The process terminated .*\(rank=(?P<rank>\d+)\).*\(sig=(?P<signal>\d+)\)`),
-	lazyRegexp(`(?:^\[(?P<host>[\w.-]+):mpispawn_\d+\].*)?MPI process \(rank: (?P<rank>\d+), pid: \d+\) (?:terminated with signal (?P<signal>\d+)|exited with status (?P<code>\d+))`),
-	lazyRegexp(`first noticed rank (?P<rank>\d+)\) (?:terminated with signal (?P<signal>\d+)|exited with (?:non-zero )?(?:code|status) (?P<code>\d+))`),
-	lazyRegexp(`^(?:(?P<writer>[\w.-]+): |(?P<nobody>))rank (?P<rank>\d+) (?:died from signal (?P<signal>\d+)|exited with code (?P<code>\d+))`),
-}
+// endCodes matches the line that follows one of a launcher's that names the worker and
+// not its end: of prterun and of Hydra, which writes signals as codes. readExitCode reads
+// the others.
+const endCodes = `^signal (?P<signal>[4-9]|11|15) \(|^= +(?:EXIT CODE|EXIT STATUS|KILLED BY SIGNAL): (?P<signal2>6|9|11|15)\b|^= +KILLED BY SIGNAL: (?P<signal3>\d+)`
 
 // readEnd reads the line in which a launcher tells a worker's end.
-func (s *Scanner) readEnd(l *line) {
-	for _, re := range endLines {
-		m := re().FindSubmatch(l.raw)
-		if m == nil {
-			continue
-		}
-		e := s.newEvent(s.matcher.byKey[rowNoReason], l)
-		end := workerEnd{event: e, code: 1, isRoot: true}
-		for i, name := range re().SubexpNames() {
-			if m[i] == nil {
-				continue
-			}
-			text := plainText(m[i])
-			n, _ := strconv.Atoi(text)
-			switch name {
-			case "rank", "rank2":
-				e.rank = n
-			case "local":
-				e.local = n
-			case "pid":
-				e.pid = n
-			case "host", "writer":
-				e.host = text
-			case "nobody":
-				if e.host == "" {
-					return // another program's words
-				}
-			case "binary":
-				end.binary = text
-			case "code":
-				end.code = n
-			case "signal":
-				end.code = -n
-			case "name":
-				end.code = -namedSignal(text)
-			}
-		}
-		end.lastWords = s.lastWords(e)
-		s.addEnd(end)
-		return
+func (s *Scanner) readEnd(l *line, f *fields) {
+	l.setWriter(f)
+	if f.has("bare") && l.host == "" {
+		return // another program's words
 	}
-}
-
-// namedSignal returns the number of the signal that ALPS names by its meaning.
-func namedSignal(name string) int {
-	switch {
-	case strings.HasPrefix(name, "Segmentation"):
-		return int(unix.SIGSEGV)
-	case strings.HasPrefix(name, "Killed"):
-		return int(unix.SIGKILL)
-	}
-	return int(unix.SIGABRT)
-}
-
-// interpreterOf returns the program of the worker of e, as a launcher names it: that of
-// its end, or the only one of the job.
-func (j *job) interpreterOf(e *event) string {
-	only := ""
-	for _, end := range j.ends {
-		if end.binary == "" {
-			continue
-		}
-		if end.event.rank >= 0 && end.event.rank == e.rank {
-			return end.binary
-		}
-		if only != "" && only != end.binary {
-			return ""
-		}
-		only = end.binary
-	}
-	return only
-}
-
-// readGorun reads the last line of gorun's report.
-func (s *Scanner) readGorun(l *line) {
-	m := gorunLine().FindSubmatch(l.raw)
-	if m == nil {
-		return
-	}
-	e := s.newEvent(s.matcher.byKey[rowNoReason], l)
-	e.rank, _ = strconv.Atoi(string(m[1]))
-	e.host = plainText(m[2])
-	e.pid, _ = strconv.Atoi(string(m[3]))
-	l.rank, l.host, l.pid = e.rank, e.host, e.pid // the line now belongs to the worker
-	code, _ := strconv.Atoi(string(m[4]))
-	if len(m[5]) > 0 {
-		code = -signalNumber(string(m[5]))
-	}
-	s.addEnd(workerEnd{event: e, code: code, isRoot: true})
-}
-
-// readSrun reads a line of srun about the end of a task.
-func (s *Scanner) readSrun(l *line) {
-	m := srunLine().FindSubmatch(l.raw)
-	if m == nil {
-		return
-	}
-	l.host = plainText(m[1])
-	tasks := tasksOf(string(m[2]))
+	tasks := tasksOf(f.text("tasks"))
 	for _, task := range tasks {
+		l.task = -1
 		if len(s.job.taskHosts) < maxEntries {
 			s.job.taskHosts[task] = l.host
 		}
 	}
-	if l.task = -1; len(tasks) == 1 {
+	if len(tasks) == 1 {
 		l.task = tasks[0]
 	}
-	e := s.newEvent(s.matcher.byKey[rowNoReason], l)
+	end := workerEnd{event: s.newEvent(s.matcher.byKey[rowNoReason], l), isRoot: tasks == nil, isAbort: f.has("abort"), binary: f.text("binary")}
 	if len(tasks) > 1 {
-		e.named = tasks[:min(len(tasks), maxRanks)]
+		end.event.named = tasks[:min(len(tasks), maxRanks)]
 	}
 	switch {
-	case bytes.HasPrefix(m[3], []byte("Killed")):
-		s.addEnd(workerEnd{event: e, code: -9})
-	case exitedLine().Match(m[3]):
-		s.addEnd(workerEnd{event: e, code: number(exitedLine(), m[3]), lastWords: s.lastWords(e)})
+	case f.text("signal") != "":
+		end.code = -signalNumber(f.text("signal"))
+	case f.text("code") != "":
+		end.code = f.number("code")
+	case end.isAbort || f.has("failed"):
+		end.code = 1
+	default:
+		if tasks == nil {
+			s.job.ending = end.event
+		}
+		return
 	}
+	end.lastWords = s.lastWords(end.event)
+	s.addEnd(end)
+}
+
+// readEndCode reads the line with the end of the worker that a line before it names.
+func (s *Scanner) readEndCode(l *line, f *fields) { s.endNamed(l, -signalNumber(f.text("signal"))) }
+
+// endNamed records the end of the worker that a line before l names.
+func (s *Scanner) endNamed(l *line, code int) {
+	if e := s.job.ending; e != nil && l.ref().near(lineRef{e.log, e.number}, 3) {
+		s.addEnd(workerEnd{event: e, code: code, isRoot: true, lastWords: s.lastWords(e)})
+		s.job.ending = nil
+	}
+}
+
+// setWriter gives a line about a worker to that worker.
+func (l *line) setWriter(f *fields) {
+	set := func(name string, n *int) {
+		if v := f.number(name); v >= 0 {
+			*n = v
+		}
+	}
+	set("rank", &l.rank)
+	set("local", &l.local)
+	set("pid", &l.pid)
+	l.host = cmp.Or(f.text("host"), l.host)
+}
+
+// signalNumber returns the number of a signal, which launchers give as a number, a name
+// or a meaning.
+func signalNumber(text string) int {
+	n, err := strconv.Atoi(text)
+	switch {
+	case err == nil:
+		return n
+	case strings.HasPrefix(text, "SIG"):
+		return int(cmp.Or(unix.SignalNum(text), unix.SIGTERM))
+	case strings.HasPrefix(text, "Segmentation"):
+		return int(unix.SIGSEGV)
+	case strings.EqualFold(text, "killed"):
+		return int(unix.SIGKILL)
+	}
+	return int(unix.SIGABRT)
 }
 
 // maxTasks bounds the tasks of one line: those of a node.
@@ -211,6 +157,95 @@ func tasksOf(list string) []int {
 	return all
 }
 
+// addSpawnEnd records the end of a process that torch.multiprocessing started, as its
+// exception tells it. ok reports whether text is such an exception.
+func (s *Scanner) addSpawnEnd(text string, l *line) (ok bool) {
+	f := findFields(spawnLine(), []byte(text))
+	if f == nil {
+		return false
+	}
+	e := s.newEvent(s.matcher.byKey[rowNoReason], l)
+	e.text = plainText([]byte(text))
+	if e.rank < 0 {
+		e.local = f.number("local")
+	}
+	code := f.number("code")
+	if signal := f.text("signal"); signal != "" {
+		code = -signalNumber(signal)
+	}
+	s.addEnd(workerEnd{event: e, code: code, isRoot: true})
+	return true
+}
+
+var (
+	spawnLine   = lazyRegexp(`^(?:\S*ProcessExitedException|Exception): process (?P<local>\d+) terminated with (?:signal (?P<signal>SIG\w+)|exit code (?P<code>\d+))`)
+	spawnedLine = lazyRegexp(`^-- Process (\d+) terminated with the following error`)
+)
+
+// exitCode matches an exit code in any words.
+const exitCode = `(?i)\bexit(?:ed)?(?: ?code| status|ed with|s with)(?: (?:non-?zero|code|status|exit|return|error))* ?[:= (]*(?P<code>-?\d+)|\breturn(?:ed)?(?: non-?zero)?(?: exit)? (?:code|status):?[ =]+(?P<code2>-?\d+)|(?P<core>core dumped)`
+
+// exitSignal matches a process's end by a signal, in any program's words.
+const exitSignal = `\bNegsignal\.(?P<signal>SIG\w+)|\bcode=(?:killed|dumped), status=(?P<signal2>\d+)/|\b(?:killed|terminated|died|crashed) (?:by|with|from|on|due to) signal:? ?(?P<signal3>SIG\w+|\d+)\b|\bsignal: (?P<signal4>killed)\b`
+
+// readExitCode reads an exit code in any words. One that is not 0 shows that the job
+// failed. An event of it has the row that the code means.
+func (s *Scanner) readExitCode(l *line, f *fields) {
+	code := f.number("code")
+	if f.has("core") {
+		code = 1
+	}
+	if code == 0 || s.matcher.wordings.goesOn(l.raw) {
+		return
+	}
+	s.job.failed = true
+	if !isQuoted(l.raw, f.start) {
+		s.recordExit(l, code)
+	}
+	s.endNamed(l, code)
+}
+
+// readSignal reads the end of a process by a signal.
+func (s *Scanner) readSignal(l *line, f *fields) {
+	code := -signalNumber(f.text("signal"))
+	if s.matcher.wordings.goesOn(l.raw) || isQuoted(l.raw, len(l.raw)) {
+		return
+	}
+	if _, stopped := meaningOfCode(code); !stopped {
+		s.recordExit(l, code)
+		s.job.failed = true
+	}
+}
+
+// recordExit keeps the last line with an exit code, or a line shortly before it whose
+// code says more.
+func (s *Scanner) recordExit(l *line, code int) {
+	key, _ := meaningOfCode(code)
+	if last := s.job.lastExit; key == "" && last != nil && last.row.Key != rowNoReason && last.log == l.stream.log && l.number-last.number < detailLines {
+		return
+	}
+	s.job.lastExit = s.newEvent(s.matcher.byKey[cmp.Or(key, rowNoReason)], l)
+}
+
+// interpreterOf returns the program of the worker of e, as a launcher names it: that of
+// its end, or the only one of the job.
+func (j *job) interpreterOf(e *event) string {
+	only := ""
+	for _, end := range j.ends {
+		if end.binary == "" {
+			continue
+		}
+		if end.event.rank >= 0 && end.event.rank == e.rank {
+			return end.binary
+		}
+		if only != "" && only != end.binary {
+			return ""
+		}
+		only = end.binary
+	}
+	return only
+}
+
 // addEnd records a worker's end. Two reports of one process are one end.
 func (s *Scanner) addEnd(e workerEnd) {
 	s.job.failed = true
@@ -227,7 +262,8 @@ func (s *Scanner) addEnd(e workerEnd) {
 		old.isRoot = old.isRoot || e.isRoot
 		return
 	}
-	if len(s.job.ends) < maxTracked {
+	isSame := func(old workerEnd) bool { return e.isAbort && old.isAbort && old.event.rank == e.event.rank }
+	if len(s.job.ends) < maxTracked && !slices.ContainsFunc(s.job.ends, isSame) {
 		s.job.ends = append(s.job.ends, e)
 	}
 }
@@ -276,26 +312,13 @@ func (s *Scanner) RecordEnd(pid, code int) {
 func (s *Scanner) endEvents() []*event {
 	var all []*event
 	for _, end := range s.job.ends {
-		e := *end.event
-		key := rowNoReason
-		switch {
-		case end.noStderr:
-			key = rowNoStderr
-		case end.lastLine != "" && end.code > 0:
-			key, e.text = rowLastLine, end.lastLine
-		case end.lastWords != "" && (end.code > 0 || end.code == -int(unix.SIGABRT)):
-			key, e.text = rowLastWords, end.lastWords
-			if end.isAbort {
-				key = rowAborted
-			}
-		}
-		meaning, stopped := meaningOfCode(end.code)
-		if stopped {
+		key, text := end.meaning()
+		if key == "" {
 			continue
 		}
-		key = cmp.Or(meaning, key)
+		e := *end.event
 		e.row = s.matcher.byKey[key]
-		e.kind = e.row.Kind
+		e.kind, e.text = e.row.Kind, cmp.Or(text, e.text)
 		if key == rowKilled && !end.isRoot {
 			e.kind = Consequence // the launcher killed it as a last resort
 		}
@@ -304,23 +327,41 @@ func (s *Scanner) endEvents() []*event {
 	return all
 }
 
+// meaning returns the row of an end and the line that explains it, if there is one. The
+// row is "" if the worker was stopped.
+func (end *workerEnd) meaning() (key, text string) {
+	key, stopped := meaningOfCode(end.code)
+	switch {
+	case stopped, key != "":
+		return key, ""
+	case end.noStderr:
+		return rowNoStderr, ""
+	case end.lastLine != "" && end.code > 0:
+		return rowLastLine, end.lastLine
+	case end.lastWords == "" || end.code <= 0 && end.code != -int(unix.SIGABRT):
+		return rowNoReason, ""
+	case end.isAbort:
+		return rowAborted, end.lastWords
+	}
+	return rowLastWords, end.lastWords
+}
+
 // meaningOfCode returns the row of an exit code that says why a process ended, "" if it
 // does not. stopped reports whether a signal from outside ended the process.
 func meaningOfCode(code int) (key string, stopped bool) {
-	if code == 127 || code == 126 { // as shells say it
-		return rowNotFound, false
-	}
 	if code > 128 && code < 160 { // a shell reports a signal as 128 plus its number
 		code = 128 - code
 	}
-	switch unix.Signal(-code) {
-	case unix.SIGILL, unix.SIGFPE, unix.SIGSEGV:
+	switch code {
+	case 126, 127: // as shells say it
+		return rowNotFound, false
+	case -int(unix.SIGILL), -int(unix.SIGFPE), -int(unix.SIGSEGV):
 		return rowCrashed, false
-	case unix.SIGBUS:
+	case -int(unix.SIGBUS):
 		return rowBusError, false
-	case unix.SIGKILL:
+	case -int(unix.SIGKILL):
 		return rowKilled, false
-	case unix.SIGTERM, unix.SIGINT, unix.SIGHUP:
+	case -int(unix.SIGTERM), -int(unix.SIGINT), -int(unix.SIGHUP):
 		return "", true
 	}
 	return "", false
