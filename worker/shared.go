@@ -249,7 +249,7 @@ func (c *Comm) Attach(ctx context.Context) (*attach.Comm, error) {
 		LocalRank: w.set.LocalRank, Device: w.set.Device,
 		Host: own.g, Board: w.board(),
 	}
-	of := &attached{own, []collective.Positions{own.g.Positions()}}
+	of := &attached{c: own, lines: []collective.Positions{own.g.Positions()}}
 	a.World = of
 	if a.Size == 1 {
 		return a, nil
@@ -267,8 +267,9 @@ func (c *Comm) Attach(ctx context.Context) (*attach.Comm, error) {
 
 // attached is the world as an attached communicator sees it.
 type attached struct {
-	c     *Comm
-	lines []collective.Positions // of both communicators
+	c      *Comm
+	lines  []collective.Positions // of both communicators
+	silent func()                 // ends what Answer began; nil: nothing
 }
 
 // Leave is described at attach.World.
@@ -277,6 +278,18 @@ func (a *attached) Leave() {
 		if p, ok := l.(*positions); ok {
 			p.close()
 		}
+	}
+	if a.silent != nil {
+		a.silent()
+	}
+}
+
+// Answer is described at attach.World.
+func (a *attached) Answer(last func(comm uint64) (collective.Call, bool)) {
+	a.c.w.mu.Lock()
+	defer a.c.w.mu.Unlock()
+	if mesh := a.c.w.links.mesh; mesh != nil {
+		a.silent = mesh.Answer(last)
 	}
 }
 
@@ -316,6 +329,9 @@ func (a *attached) Break(why error) {
 
 // Outcome is described at attach.World.
 func (a *attached) Outcome(err error) error { return a.c.outcome(err) }
+
+// Site is described at attach.World.
+func (a *attached) Site() uint16 { return a.c.w.callers.Find().Number }
 
 // Deadline is described at attach.World.
 func (a *attached) Deadline(ctx context.Context) (context.Context, context.CancelFunc) {

@@ -354,6 +354,53 @@ func TestAwaitAllocatesNothing(t *testing.T) {
 	}
 }
 
+// TestMessages writes ends of messages and reads them by their names.
+func TestMessages(t *testing.T) {
+	b := create(t, Options{Ranks: 3})
+	site := b.Site(1, "main.go:8")
+	end := func(seq uint64) End { return End{Comm: 1 << 40, Peer: 2, Send: true, Seq: seq} }
+	message := func(seq uint64) Message { return Message{Kind: 4, Type: 7, Site: site, Seq: seq, Count: 10 * seq} }
+	for seq := range uint64(200) {
+		b.WriteMessage(1, end(seq+1), message(seq+1))
+	}
+	b.WriteMessage(3, end(1), message(1)) // of no rank
+	change := func(do func(e *End)) End {
+		e := end(200)
+		do(&e)
+		return e
+	}
+	for name, c := range map[string]struct {
+		local int
+		end   End
+		known bool
+	}{
+		"last":               {1, end(200), true},
+		"oldest":             {1, end(200 - lastMessages + 1), true},
+		"overwritten":        {1, end(200 - lastMessages), false},
+		"not yet":            {1, end(201), false},
+		"other rank":         {2, end(200), false},
+		"no rank":            {3, end(200), false},
+		"other direction":    {1, change(func(e *End) { e.Send = false }), false},
+		"other peer":         {1, change(func(e *End) { e.Peer = 0 }), false},
+		"peer far away":      {1, change(func(e *End) { e.Peer += maxMessages }), false},
+		"other communicator": {1, change(func(e *End) { e.Comm++ }), false},
+	} {
+		got, ok := b.ReadMessage(c.local, c.end)
+		if ok != c.known || ok && got != message(c.end.Seq) {
+			t.Errorf("%s: %+v, %v", name, got, ok)
+		}
+	}
+	if at := b.Caller(1, site) + b.Caller(1, 0) + b.Caller(2, site) + b.Caller(3, 1); at != "main.go:8" {
+		t.Errorf("callers %q", at)
+	}
+	if n := testing.AllocsPerRun(100, func() {
+		b.WriteMessage(1, end(1), message(1))
+		b.ReadMessage(1, end(1))
+	}); n != 0 && !raceEnabled {
+		t.Errorf("%v allocations a message", n)
+	}
+}
+
 // FuzzBoard fills a board with what a faulty rank may write and reads all of it.
 func FuzzBoard(f *testing.F) {
 	f.Add([]byte{}, uint32(0))
@@ -371,6 +418,8 @@ func FuzzBoard(f *testing.F) {
 		}
 		for local := -1; local < 3; local++ {
 			b.Member(local)
+			b.ReadMessage(local, End{Comm: uint64(offset), Peer: local, Seq: uint64(len(junk))})
+			b.Caller(local, uint16(offset))
 			for _, p := range b.Positions(local, 100) {
 				if len(p.Calls) > lineCalls {
 					t.Fatalf("%d calls", len(p.Calls))

@@ -5,7 +5,7 @@
 //	header    what the board is; the abort word and the cause of the abort
 //	pages     one a local rank: where it sleeps, its call sites, its lines. A line is
 //	          what one communicator of the rank calls: the last 64 calls, and how many
-//	          of them it has entered and left
+//	          of them it has entered and left. Messages are shown apart, by their ends
 //	memory    a plain range of bytes for what ranks exchange
 //
 // The agent makes the board of a round as a sealed memfd, whose size nobody can change,

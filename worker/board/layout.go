@@ -27,6 +27,9 @@ const (
 	maxSite     = 96      // bytes of a call site's text
 	maxLines    = 20      // communicators of a rank that have a line
 	lineCalls   = 64      // calls that a line keeps
+
+	lastMessages = 64   // messages of a direction between two ranks that a page keeps
+	maxMessages  = 2048 // of all directions
 )
 
 // States of the abort word.
@@ -62,6 +65,7 @@ type page struct {
 	sleeping [maxSleepers]atomic.Uint64 // offsets of the words on which goroutines sleep; 0: none
 	sites    [maxSites][maxSite]byte
 	lines    [maxLines]line
+	messages [maxMessages]stored
 }
 
 // line is one communicator of a rank.

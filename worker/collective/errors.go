@@ -12,14 +12,18 @@ type MismatchError struct {
 	Mine   Call
 	Peer   int // the rank that makes the other call
 	Theirs Call
+	Sends  bool // Mine is the sender's end of a message, not the receiver's
 
 	MyCaller, TheirCaller string // file:line that made the call, "" if unknown
 }
 
 func (e *MismatchError) Error() string {
 	theirs, mine := e.Theirs.String(), e.Mine.String()
-	if e.Mine.Kind == KindSend && e.Theirs.Kind == KindSend { // receivers compare
+	if e.Mine.Kind == KindSend && e.Theirs.Kind == KindSend {
 		theirs, mine = e.Theirs.named("send"), e.Mine.named("receive")
+		if e.Sends {
+			theirs, mine = e.Theirs.named("receive"), e.Mine.named("send")
+		}
 	}
 	if theirs == mine {
 		theirs = fmt.Sprintf("%s, step %d", theirs, e.Theirs.Step)

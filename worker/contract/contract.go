@@ -21,7 +21,7 @@ const Version = 1
 
 // BoardVersion is the version of the board's layout. Agent and worker share a board only
 // if both have the same.
-const BoardVersion = 3
+const BoardVersion = 4
 
 // MaxFrame is the longest line that either side accepts, in bytes.
 const MaxFrame = 64 << 10

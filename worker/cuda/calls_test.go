@@ -143,6 +143,118 @@ func TestMismatch(t *testing.T) {
 	}
 }
 
+// TestMessagesThatDoNotMatch lets two ranks disagree about the length or the type of what
+// one sends the other. On one node the later one does not start, and both lines are named; on
+// two nodes a rank that waits asks the other.
+func TestMessagesThatDoNotMatch(t *testing.T) {
+	type buffers struct {
+		floats *cuda.Buffer[float32]
+		ints   *cuda.Buffer[int32]
+	}
+	type call func(ctx context.Context, c *cuda.Comm, b buffers) error
+	send := func(ctx context.Context, c *cuda.Comm, b buffers) error {
+		return cuda.Send(ctx, c, b.floats.Slice(0, 7), 1)
+	}
+	receive := func(ctx context.Context, c *cuda.Comm, b buffers) error {
+		return cuda.Recv(ctx, c, b.floats.Slice(0, 8), 0)
+	}
+	parts := func(send, recv []int) call {
+		return func(ctx context.Context, c *cuda.Comm, b buffers) error {
+			in := send[0] + send[1]
+			return cuda.AllToAllV(ctx, c, b.floats.Slice(in, in+recv[0]+recv[1]), recv, b.floats.Slice(0, in), send)
+		}
+	}
+	for _, test := range []struct {
+		name  string
+		apart bool
+		calls [2]call
+		want  []string
+	}{
+		{
+			"lengths", false,
+			[2]call{send, receive},
+			[]string{"rank 0 is in send #2 (float32 x 7)", "rank 1 is in receive #2 (float32 x 8)"},
+		},
+		{
+			"types", false,
+			[2]call{send, func(ctx context.Context, c *cuda.Comm, b buffers) error { return cuda.Recv(ctx, c, b.ints, 0) }},
+			[]string{"rank 0 is in send #2 (float32 x 7)", "rank 1 is in receive #2 (int32 x 7)"},
+		},
+		{
+			"parts", false,
+			[2]call{parts([]int{1, 3}, []int{1, 2}), parts([]int{2, 1}, []int{0, 1})},
+			[]string{"rank 0 is in all-to-all #1 (float32 x 3)", "rank 1 is in all-to-all #1 (float32 x 0)"},
+		},
+		{
+			"lengths between nodes", true,
+			[2]call{send, receive},
+			[]string{"rank 0 is in send #2 (float32 x 7)", "rank 1 is in receive #2 (float32 x 8)"},
+		},
+		{
+			"parts between nodes", true,
+			[2]call{parts([]int{1, 3}, []int{1, 2}), parts([]int{2, 1}, []int{4, 1})},
+			[]string{"rank 0 is in all-to-all #1 (float32 x 3)", "rank 1 is in all-to-all #1 (float32 x 4)"},
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			f := newFake(t)
+			found := make(chan struct{}, 2)
+			errs := gpus(t, f, 2, place{apart: test.apart}, func(r rank, c *cuda.Comm) error {
+				var b buffers
+				var err error
+				if b.floats, err = cuda.Alloc[float32](r.ctx, c, 100); err != nil {
+					return err
+				}
+				if b.ints, err = cuda.Alloc[int32](r.ctx, c, 7); err != nil {
+					return err
+				}
+				if r.Rank() == 0 { // a message that matches
+					err = cuda.Send(r.ctx, c, b.floats.Slice(0, 3), 1)
+				} else {
+					err = cuda.Recv(r.ctx, c, b.floats.Slice(0, 3), 0)
+				}
+				if err == nil {
+					err = test.calls[r.Rank()](r.ctx, c, b)
+				}
+				if err == nil {
+					err = c.Wait(r.ctx)
+				}
+				if err == nil { // a short message may be gone before the other rank comes
+					select {
+					case <-found:
+					case <-r.ctx.Done():
+					}
+					return cuda.Barrier(r.ctx, c)
+				}
+				if _, ok := errors.AsType[*worker.MismatchError](err); ok {
+					found <- struct{}{}
+				}
+				return err
+			})
+			var mismatch *worker.MismatchError
+			for r, err := range errs {
+				if wrong, ok := errors.AsType[*worker.MismatchError](err); ok {
+					if mismatch = wrong; wrong.Rank != r || wrong.Peer != 1-r {
+						t.Errorf("rank %d: %+v", r, wrong)
+					}
+				}
+				for _, want := range test.want {
+					if err == nil || !strings.Contains(err.Error(), want) {
+						t.Errorf("rank %d: %v\ndoes not say %q", r, err, want)
+					}
+				}
+			}
+			if mismatch == nil {
+				t.Fatal("no rank says what does not match")
+			}
+			if !test.apart && (!strings.Contains(mismatch.MyCaller, "calls_test.go:") || !strings.Contains(mismatch.TheirCaller, "calls_test.go:")) {
+				t.Errorf("the lines are not known: %v", mismatch)
+			}
+		})
+	}
+}
+
 // TestCallsInFlightAreBounded checks that a stream takes 256 calls, and no more until some
 // have ended.
 func TestCallsInFlightAreBounded(t *testing.T) {

@@ -165,6 +165,8 @@ func (c *Comm) message(ctx context.Context, doing string, out area, to int, in a
 		err = fmt.Errorf("rank %d is this rank itself", c.at.Rank)
 	case out.at == 0 && out.desc.Count > 0 || in.at == 0 && in.desc.Count > 0:
 		err = errFreed
+	case to == from && out.desc.Count != in.desc.Count && to == c.at.Rank:
+		err = fmt.Errorf("this rank sends %d elements to itself and receives %d", out.desc.Count, in.desc.Count)
 	case to >= 0 && from >= 0:
 		err = w.checkOverlap(c.at.Rank)
 	}

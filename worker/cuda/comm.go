@@ -51,6 +51,8 @@ type ranks struct {
 	world []int  // their numbers in the world
 	self  peer   // this rank, as the others of its node read it
 	peers []peer // the others of this node
+	pairs []pair // this rank with each rank
+	key   uint64 // names the communicator's messages: no other one of any world has it
 }
 
 // peer is a rank that shares this node's board.
@@ -105,7 +107,8 @@ func (c *core) lock(ctx context.Context) error {
 }
 
 // lastCall is the last collective that went into a stream. It is set under the
-// communicator's mutex too. Its own mutex is also held while other ranks are shown a call.
+// communicator's mutex too, and so are the last messages of pairs. Its own mutex is also held
+// while other ranks are shown a call.
 type lastCall struct {
 	mu   sync.Mutex
 	call collective.Call

@@ -178,6 +178,9 @@ func (c *Comm) putNow(ctx context.Context, w *work) error {
 			return err
 		}
 	}
+	if err := c.compareMessages(w); err != nil {
+		return err
+	}
 	if err := c.dev.enter(); err != nil {
 		return err
 	}

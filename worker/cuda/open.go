@@ -46,6 +46,7 @@ func (d *Device) Open(ctx context.Context, comm *worker.Comm) (*Comm, error) {
 	if err != nil {
 		return nil, c.fail(err)
 	}
+	at.Answer(c.lastMessage)
 	context.AfterFunc(at.Context(), func() {
 		if why := at.Ended(); why != nil {
 			_ = c.fail(why) // ends the GPU's part, whether or not the program calls
@@ -159,7 +160,11 @@ func (c *core) exchangeLibraries(ctx context.Context) (id nccl.ID, err error) {
 			}
 		}
 	}
-	return id, c.at.Host.Do(ctx, collective.Broadcast(collective.Of(id.Bytes[:]), 0))
+	err = c.at.Host.Do(ctx, collective.Broadcast(collective.Of(id.Bytes[:]), 0))
+	h := fnv.New64a()
+	h.Write(id.Bytes[:])
+	c.key = h.Sum64()
+	return id, err
 }
 
 // exchangeDevices finds ranks without a GPU and ranks with the same one, and where the
@@ -181,7 +186,7 @@ func (c *core) exchangeDevices(ctx context.Context) error {
 		uuid string
 	}
 	owners := map[place]int{}
-	c.world = make([]int, len(all))
+	c.world, c.pairs = make([]int, len(all)), make([]pair, len(all))
 	if c.at.Board != nil {
 		c.self = peer{rank: c.at.Rank, local: c.at.LocalRank, calls: c.at.Board.Peer(c.at.LocalRank, mine.Place)}
 	}
@@ -193,8 +198,9 @@ func (c *core) exchangeDevices(ctx context.Context) error {
 			return &SharedDeviceError{Ranks: [2]int{owner, r}, UUID: f.UUID}
 		}
 		owners[place{f.Host, f.UUID}] = r
-		c.world[r] = f.World
+		c.world[r], c.pairs[r].local = f.World, elsewhere
 		if r != c.at.Rank && f.Board == c.at.BoardID && c.at.Board != nil {
+			c.pairs[r].local = f.Local
 			if p := c.at.Board.Peer(f.Local, f.Place); p != nil {
 				c.peers = append(c.peers, peer{rank: r, local: f.Local, calls: p})
 			}

@@ -652,3 +652,27 @@ func FuzzHeader(f *testing.F) {
 		_ = h.call.String()
 	})
 }
+
+// TestSourcesAnswer asks a rank for the calls of numbers that only a Source knows.
+func TestSourcesAnswer(t *testing.T) {
+	ms := meshes(t, 2)
+	call := collective.Call{Kind: collective.KindSend, Seq: 9, Count: 3}
+	stop := ms[1].Answer(func(comm uint64) (collective.Call, bool) { return call, comm == 5 })
+	ask := func(comm uint64) collective.Position {
+		others := ms[0].World().Others(&collective.Call{Comm: comm}, -1)
+		if len(others) != 1 || others[0].Unknown {
+			t.Fatalf("answers %+v", others)
+		}
+		return others[0]
+	}
+	if at := ask(5); at.Call != call || at.Rank != 1 {
+		t.Errorf("a known number: %+v", at)
+	}
+	if at := ask(6); at.Call.Kind != 0 {
+		t.Errorf("an unknown number: %+v", at)
+	}
+	stop()
+	if at := ask(5); at.Call.Kind != 0 {
+		t.Errorf("after stop: %+v", at)
+	}
+}

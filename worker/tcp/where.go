@@ -1,6 +1,7 @@
 package tcp
 
 import (
+	"slices"
 	"sync"
 	"time"
 
@@ -14,9 +15,27 @@ const answerTime = 100 * time.Millisecond
 type where struct {
 	m *Mesh
 
-	mu   sync.Mutex
-	last map[uint64]place // by communicator
-	ask  *inquiry         // nil: no inquiry is under way
+	mu      sync.Mutex
+	last    map[uint64]place // by communicator
+	ask     *inquiry         // nil: no inquiry is under way
+	sources []*Source        // of other answers
+}
+
+// Source answers for numbers of communicators whose calls no Comm is told: it returns the last
+// call, false for numbers that it does not know.
+type Source func(comm uint64) (collective.Call, bool)
+
+// Answer lets s answer what other ranks ask, until stop.
+func (m *Mesh) Answer(s Source) (stop func()) {
+	w := &m.where
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.sources = append(w.sources, &s)
+	return func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.sources = slices.DeleteFunc(w.sources, func(other *Source) bool { return other == &s })
+	}
 }
 
 // place is the last collective of a communicator.
@@ -42,8 +61,15 @@ func (w *where) note(call *collective.Call, inside bool) {
 // answer tells a peer where this rank is in the communicator that it asks about.
 func (w *where) answer(l *lane, h header) {
 	w.mu.Lock()
-	p := w.last[h.call.Comm]
+	p, ok := w.last[h.call.Comm]
+	sources := slices.Clone(w.sources)
 	w.mu.Unlock()
+	for i := 0; i < len(sources) && !ok; i++ {
+		var call collective.Call
+		if call, ok = (*sources[i])(h.call.Comm); ok {
+			p.call = call
+		}
+	}
 	p.call.Step = 0
 	if p.inside {
 		p.call.Step = 1

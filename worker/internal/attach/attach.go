@@ -45,6 +45,12 @@ type World interface {
 	// Outcome returns the error of a call for the program. If there is an abort, that is
 	// the error.
 	Outcome(err error) error
+	// Site is the number, on this rank's page of the board, of the line of the program that
+	// makes the present call; 0: unknown.
+	Site() uint16
+	// Answer lets last answer what ranks of other nodes ask Host.Below about numbers of
+	// communicators, until Leave. It returns false for numbers that it does not know.
+	Answer(last func(comm uint64) (collective.Call, bool))
 	// Leave gives the lines on the board back. No call of the communicator, and none of Host,
 	// follows.
 	Leave()
