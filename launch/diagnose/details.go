@@ -12,9 +12,9 @@ const (
 	// of a process in an exception of Ray.
 	detailLine = `^\s*(?i:target node:|node:  |local host: | host: |hostname:) *(?P<host>[\w.-]+)\s*$|^(?:\tip: |\s*    ip: )(?P<host2>[\w.:-]+)\s*$|^\s*(?:Executable|Application name):\s+(?P<program>\S+)`
 	// describedPod matches the pod of kubectl describe.
-	describedPod = `^Name:  +(?P<host>[\w.-]+)\s*$|^\s*Normal\s+Scheduled\s.*Successfully assigned (?:[\w-]+/)?(?P<host2>[\w.-]+) to `
+	describedPod = `^Name:  +(?P<host>[\w.-]+)\s*$|^\s+\w.*\sScheduled\s+.*Successfully assigned (?:[\w-]+/)?(?P<host2>[\w.-]+) to `
 	// podStarted matches a line of kubectl that says that all containers of a pod run.
-	podStarted = `\bStarted container\b|^[a-z0-9][a-z0-9.-]*\s+(?P<ready>\d+)/(?P<all>\d+)\s+ Running `
+	podStarted = `\bStarted (?:container|with docker id)\b|^[a-z0-9][a-z0-9.-]*\s+(?P<ready>\d+)/(?P<all>\d+)\s+ Running `
 )
 
 // podName matches the pod in an event of Kubernetes, and in a table of pods.

@@ -156,7 +156,7 @@ func (s *Scanner) newEvent(row *compiledRow, l *line) *event {
 
 // recordMatch records a line that a row matches.
 func (s *Scanner) recordMatch(row *compiledRow, f *fields, l *line) {
-	if isQuoted(l.raw, f.start) {
+	if isQuoted(l.raw, f.start) && row.Key != rowMount { // of which kubectl shows the Output:
 		return
 	}
 	if row.Kind.has(general) {
@@ -185,11 +185,14 @@ func (s *Scanner) recordMatch(row *compiledRow, f *fields, l *line) {
 	if e.host == "" && e.rank < 0 {
 		e.host = s.podOf(l)
 	}
+	if e.host == "" && e.peer == "" && !e.hasOrigin() && row.Key != rowSelfTest {
+		s.matcher.wordings.nameOrigin(e, l.raw)
+	}
 	if last := s.lastEvent; row.Key == rowActorNode && last != nil && last.row.Key == rowActorDied && last.stream == e.stream && e.number-last.number < detailLines {
 		e.host = last.host
 	}
 	e.readFields(l.raw)
-	if strings.HasPrefix(row.Source, "help-") || strings.HasSuffix(e.text, errorStack) { // Open MPI wraps the lines of its help texts
+	if strings.HasPrefix(row.Source, "help-") || strings.HasSuffix(e.text, ":") && errorStack().MatchString(e.text) { // Open MPI wraps the lines of its help texts
 		s.unfinished = e
 	}
 	restarted, hasRestarted := s.job.overcome[l.stream.log]

@@ -44,7 +44,7 @@ func wordings() [][]string {
 			connectionClosed, `connection (?:was )?(?:lost|aborted|terminated|shut ?down)|transport endpoint|end of file|unexpected eof`,
 			`(?:another|other|a peer|remote) (?:rank|task|worker|process|node|peer|replica)(?:s|es)? .{0,40}(?:fail|died|exit|crash|abort|lost|dead|disconnect|terminat)`,
 			`\bpeer .{0,30}(?:fail|died|gone|exit|lost|disconnect|unreachable)`,
-			`\b(?:shut(?:ting)? ?down|SIGTERM|cancell?ed|cancell?ing|interrupted|aborting|aborted by|terminating (?:process|worker|all)|killing (?:process|worker|all|remaining))\b`,
+			`\b(?:shut(?:ting)? ?down|SIGTERM|cancell?ed|cancell?ing|interrupted|aborted by|aborting (?:all|other|remaining|the (?:job|run))|terminating (?:process|worker|all)|killing (?:process|worker|all|remaining))\b`,
 		},
 		summaryWords: {
 			`\b(?:sub)?process(?:es)? .{0,40}(?:exited|died|failed|terminated|non-?zero)`,
@@ -67,7 +67,7 @@ func wordings() [][]string {
 		failWords:     {`\bfail(?:ed|ure|s)?\b`},
 		progressWords: {`\b(?:steps?|epochs?|iter(?:ation)?s?|loss|batch(?:es)?|samples|tokens|eval\w*|sav(?:ed|ing)|checkpoint\w*|INFO|DEBUG)\b`, `\bit/s\b`, `\bs/it\b`, ` HTTP/\d`},
 		rankWords:     {`\brank[ =:#]{0,2}(\d{1,6})\b`, `\bpe=0(\d{1,6})\b`, `\bproc[ =:#](\d{1,6})\b`, `\bprocessor (\d{1,6}) exiting\b`},
-		hostWords:     {`\b(?:on|from|at) (?:host|node):? ([\w.-]*\w)`},
+		hostWords:     {`\b(?:on|from|at) (?:host|node):? ([\w.-]*\w)`, `\b(?:slot|glidein)\w*@([\w.-]*\w)`},
 		hintWords:     {`fail(?:ed|ure|s|ing)?\b|errors?\b|exceptions?\b|\b(?:invalid|unsupported|insufficient|corrupt(?:ed)?|mismatch(?:ed)?|unable|cannot|aborting|aborted|giving up|exiting|exceeded|expired|denied|refused|unexpected|illegal|timed out|timeout|crash(?:ed)?|killed|missing|incompatible|exploded|diverged)\b`, `\b(?:can't|couldn't|could not|too (?:many|few|large|small|long|old)|not enough|out of memory|disk full|no (?:such|usable|free|cuda|gpus?|devices?|module|space|permission)|stopping (?:the )?\w+|must (?:be|have|match|not)|expected .* (?:but|got|found)|(?:is|are|was|were) (?:not|no)\b|not (?:found|supported|available|divisible|compatible|allowed|installed|valid|implemented|permitted|defined|recogni[sz]ed))`, `错误|失败|异常`},
 	}
 }
@@ -138,6 +138,16 @@ func (m *wordingMatcher) named(w wording, text []byte) []byte {
 	return nil
 }
 
+// nameOrigin gives e the host and the rank that a text names, where nothing else does.
+func (m *wordingMatcher) nameOrigin(e *event, text []byte) {
+	if host := m.named(hostWords, text); host != nil && e.host == "" {
+		e.host = plainText(host)
+	}
+	if rank := m.named(rankWords, text); rank != nil && e.rank < 0 {
+		e.rank, _ = strconv.Atoi(string(rank))
+	}
+}
+
 // goesOn reports whether a line says that the program overcomes an error.
 func (m *wordingMatcher) goesOn(text []byte) bool {
 	return m.has(goesOnWords, text) && !m.has(giveUpWords, text)
@@ -156,12 +166,7 @@ func (s *Scanner) recordLoud(row *compiledRow, l *line) {
 	e := s.newEvent(row, l)
 	e.readFields(l.raw)
 	words := s.matcher.wordings
-	if host := words.named(hostWords, l.raw); host != nil && e.host == "" {
-		e.host = plainText(host)
-	}
-	if rank := words.named(rankWords, l.raw); rank != nil && e.rank < 0 {
-		e.rank, _ = strconv.Atoi(string(rank))
-	}
+	words.nameOrigin(e, l.raw)
 	switch {
 	case row.Key == rowNoMemory && gpuMemory().Match(l.raw):
 		e.row = s.matcher.byKey[rowNoGPUMemory]
@@ -183,8 +188,8 @@ func (s *Scanner) recordLoud(row *compiledRow, l *line) {
 	}
 }
 
-// errorStack ends the line of an error of MPICH. The reason is in the lines below.
-const errorStack = "error stack:"
+// errorStack matches the line of an error of MPICH or HDF5 whose reason is in a stack below.
+var errorStack = lazyRegexp(`^.*(?:error stack:|HDF5-DIAG: Error detected in .*:)`)
 
 // headline matches the text of an error whose reason is in the next line.
 var headline = lazyRegexp(`:$|\b(?:due to|because of)$|(?i)\b(?:fatal|error)\b[!: ]*(?:\([^)]*\))?$|^[-=*#]{3,} .* [-=*#]{3,}$`)
@@ -192,12 +197,12 @@ var headline = lazyRegexp(`:$|\b(?:due to|because of)$|(?i)\b(?:fatal|error)\b[!
 // banner matches a headline with a rule on both sides: the box below it has the reason.
 var banner = lazyRegexp(`^[-=*#]{3,} `)
 
-// stackLine matches a line of the stack of an error of MPICH: the function and, in the
-// last lines, the reason.
-var stackLine = lazyRegexp(`^\w+\(\d+\)[. ]*:`)
+// stackLine matches a line of the stack of an error of MPICH or HDF5: the function and, in
+// the last lines, the reason.
+var stackLine = lazyRegexp(`^\w+\(\d+\)[. ]*:|^\s*#\d+: .* in \w+\(\): |^\s+(?:major|minor): .*`)
 
 // continueText adds the next line that has words to the text of an error that ended like
-// a headline. To an error of MPICH it adds the last reason of its stack. It reports
+// a headline. To an error with a stack it adds the last reason of the stack. It reports
 // whether the line is of such a stack.
 func (s *Scanner) continueText(l *line) (ofStack bool) {
 	e := s.unfinished
@@ -205,12 +210,12 @@ func (s *Scanner) continueText(l *line) (ofStack bool) {
 		return false
 	}
 	text := plainText(l.raw)
-	if head, _, ok := strings.Cut(e.text, errorStack); ok && l.number-e.number < detailLines {
+	if head := errorStack().FindString(e.text); head != "" && l.number-e.number < detailLines {
 		at := stackLine().FindIndex(l.raw)
 		if at == nil {
 			s.unfinished = nil
 		} else if reason := plainText(bytes.TrimSpace(l.raw[at[1]:])); reason != "" && len(head)+len(reason) < maxText {
-			e.text = head + errorStack + " " + reason
+			e.text = head + " " + reason
 		}
 		return at != nil
 	}

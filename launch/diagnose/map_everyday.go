@@ -23,6 +23,10 @@ func everydayRows() []Row {
 			Cause: "a call of MPI failed", Fix: "the lines below it say which argument or transport: compare counts and types of sender and receiver, and look for an earlier error of another rank", Seen: "Open MPI, MPICH", Source: "MPI_Error_string(3)",
 		},
 		{
+			Key: "u09", Checks: ids("X-MPI", "I01", "N05"), Kind: Clue, Pattern: `MPI processes are unable to reach|at least one MPI process is unreachable`,
+			Cause: "no transport of Open MPI connects two processes", Fix: "mpirun --mca btl_base_verbose 10 shows which transports each node has; --mca pml ob1 --mca btl self,vader,tcp works on any network", Seen: "Open MPI", Source: "help-mca-bml-r2.txt",
+		},
+		{
 			Key: rowProbe, Checks: ids("X-STOPPED"), Kind: Clue, Pattern: `failed (?:liveness|startup) probe, will be restarted`,
 			Cause: "Kubernetes restarted a container because its probe got no answer", Fix: "give the probe more time (failureThreshold, timeoutSeconds), or remove it: a worker that computes may not answer", Seen: "Kubernetes", Source: "kubelet",
 		},
@@ -87,6 +91,10 @@ func everydayRows() []Row {
 			Cause: "mpirun was asked for more processes than its hosts have slots", Fix: "give slots=N in the hostfile or -H host:N, or mpirun --oversubscribe", Seen: "Open MPI", Source: "help-orte-rmaps-base.txt",
 		},
 		{
+			Key: "u08", Checks: ids("X-CONNECT"), Kind: Clue, Pattern: `Unable to (?:allocate resources|confirm allocation for job|create step for job|contact slurm controller)\b.*(?:Unable to contact slurm controller|: Resource temporarily unavailable|Socket timed out|Connection (?:refused|timed out)|Zero Bytes were)|Unable to establish control machine address`,
+			Cause: "Slurm's controller could not be reached", Fix: "scontrol ping on that node shows it; the node needs the name and the port of slurmctld, and munge's key", Seen: "Slurm", Source: "salloc, srun, slurmd",
+		},
+		{
 			Key: "w10", Checks: ids("X-RESOURCES"), Kind: Primary, Pattern: `Unable to allocate resources: |Unable to create step for job \d+: |Requested node configuration is not available|More processors requested than permitted`,
 			Cause: "Slurm cannot give the job or step what it asks for", Fix: ask, Seen: "Slurm", Source: "salloc, srun",
 		},
@@ -131,7 +139,7 @@ func everydayRows() []Row {
 			Cause: "a worker of Ray ended, and no line shows why", Fix: "read the worker's own files on its node (/tmp/ray/session_latest/logs), and dmesg there for the OOM killer", Seen: "Ray", Source: "ray core worker",
 		},
 		{
-			Key: rowMount, Checks: ids("X-DISK"), Kind: Clue, Pattern: `FailedMount |FailedAttachVolume|MountVolume\.SetUp failed|mount\.nfs: `,
+			Key: rowMount, Quote: "mount.nfs: ", Checks: ids("X-DISK"), Kind: Clue, Pattern: `FailedMount |FailedAttachVolume|MountVolume\.SetUp failed|mount\.nfs: `,
 			Cause: "a volume could not be mounted on a node", Fix: "kubectl describe pod names the volume and the reason; check that the node reaches its server", Seen: "Kubernetes, Linux", Source: "kubelet",
 		},
 		{

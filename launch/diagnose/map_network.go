@@ -118,7 +118,7 @@ func networkRows() []Row {
 			Cause: "the launcher could not resolve the name of a host", Fix: "use the address instead of the name, or correct DNS or /etc/hosts on this node; in Kubernetes the pods need a headless service", Seen: "OpenSSH", Source: "ssh(1)",
 		},
 		{
-			Key: "x11", Checks: ids("X-DNS"), Kind: Catchable, Pattern: `Temporary failure in name resolution|Name or service not known|nodename nor servname provided|gai error: -?\d+|Could not resolve host|getaddrinfo\S* failed|no such host`,
+			Key: "x11", Checks: ids("X-DNS"), Kind: Catchable, Pattern: `Temporary failure in name resolution|Host ?name lookup failure|Unable to resolve "|Name or service not known|nodename nor servname provided|gai error: -?\d+|Could not resolve host|getaddrinfo\S* (?:error|failed)|no such host`,
 			Cause: "a host's name could not be resolved", Fix: "use the address instead of the name, or correct DNS or /etc/hosts on this node", Seen: "libc, torch", Source: "getaddrinfo(3)",
 		},
 		{

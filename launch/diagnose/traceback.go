@@ -197,6 +197,9 @@ func (s *Scanner) recordException(t *tracebackReader, e exception, end int64) {
 		}
 		ev.handled = ev.handled || s.matcher.wordings.goesOn([]byte(line))
 	}
+	if ev.host == "" && !ev.hasOrigin() {
+		s.matcher.wordings.nameOrigin(ev, []byte(e.text()))
+	}
 	t.previous = s.record(ev, e.text()[:min(len(e.text()), 200)])
 }
 

@@ -32,7 +32,7 @@ func endPatterns() []string {
 	return []string{
 		// gorun, srun, torchrun, spawn.py of torch
 		`gorun(?:\[\S+\])?: (?:job failed: )?rank (?P<rank>\d+) on (?P<host>\S+)(?: \(\S+\))?, pid (?P<pid>\d+) (?:exited with code (?P<code>\d+)|was killed by (?P<signal>SIG\w+))`,
-		`srun: error: (?P<host>\S+): tasks? (?P<tasks>[-,\d]+): (?:(?P<signal>Killed)|Exited with exit code (?P<code>\d+)|)`,
+		`srun: error: (?P<host>\S+): tasks? (?P<tasks>[-,\d]+): (?:(?P<signal>Killed|Aborted)|Exited with exit code (?P<code>\d+)|)`,
 		`failed \(exitcode: (?P<code>-?\d+)\) local_rank: (?P<local>\d+) \(pid: (?P<pid>\d+)\)(?: of binary: (?P<binary>\S+))?`,
 		// DeepSpeed, Composer, Paddle, text-generation-inference
 		`Child process (?P<pid>\d+) \(local_rank (?P<local>\d+)\) FAILED \(exitcode (?P<code>-?\d+)\)`,
@@ -49,6 +49,8 @@ func endPatterns() []string {
 		`first noticed rank (?P<rank>\d+)\) (?:terminated with signal (?P<signal>\d+)|exited with (?:non-zero )?(?:code|status) (?P<code>\d+))`,
 		`PE RANK (?P<rank>\d+) exit (?:signal (?P<signal>[\w ]+)|code (?P<code>\d+))`,
 		`plexec The process terminated .*\(rank=(?P<rank>\d+)\).*\(sig=(?P<signal>\d+)\)`,
+		`plexec One of (?P<failed>MPI processes was aborted)\.\(rank=(?P<rank>\d+)\)`,
+		`exit status of rank (?P<rank>\d+): (?:killed by signal (?P<signal>\d+)|return code (?P<code>\d+))`,
 		// PALS. Other programs use its words, so its line counts with a host only.
 		`^(?:(?P<host>[\w.-]+): |(?P<bare>))rank (?P<rank>\d+) (?:died from signal (?P<signal>\d+)|exited with code (?P<code>\d+))`,
 	}
@@ -195,7 +197,7 @@ func (s *Scanner) readExitCode(l *line, f *fields) {
 	if f.has("core") {
 		code = 1
 	}
-	if code == 0 || s.matcher.wordings.goesOn(l.raw) {
+	if code == 0 || s.matcher.wordings.goesOn(l.raw) || kubeletEvent().Match(l.raw) {
 		return
 	}
 	s.job.failed = true
@@ -204,6 +206,9 @@ func (s *Scanner) readExitCode(l *line, f *fields) {
 	}
 	s.endNamed(l, code)
 }
+
+// kubeletEvent matches events of Kubernetes about programs that the kubelet runs itself.
+var kubeletEvent = lazyRegexp(`\bFailed(?:Mount|Sync)\b`)
 
 // readSignal reads the end of a process by a signal.
 func (s *Scanner) readSignal(l *line, f *fields) {
@@ -225,6 +230,7 @@ func (s *Scanner) recordExit(l *line, code int) {
 		return
 	}
 	s.job.lastExit = s.newEvent(s.matcher.byKey[cmp.Or(key, rowNoReason)], l)
+	s.matcher.wordings.nameOrigin(s.job.lastExit, l.raw)
 }
 
 // interpreterOf returns the program of the worker of e, as a launcher names it: that of
