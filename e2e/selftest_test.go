@@ -8,7 +8,9 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/gorun/gorun/launch/selftest"
 	"github.com/gorun/gorun/worker/cuda/cudatest"
@@ -154,8 +156,8 @@ func TestSelftestThatFailsStartsNoProgram(t *testing.T) {
 func TestSelftestRefusesListsItCannotWrite(t *testing.T) {
 	j := newJob(t)
 	for file, why := range map[string]string{
-		filepath.Join(j.dir, "none", "bad"): "no such file or directory",
-		j.dir:                               "is a directory",
+		filepath.Join(j.dir, "none", "bad"): "there is no folder",
+		j.dir:                               "it is a folder",
 	} {
 		a := j.launch(file, j.command("selftest", "--standalone", "--bad", file))
 		j.wantExit(longWait, 2, a)
@@ -163,13 +165,33 @@ func TestSelftestRefusesListsItCannotWrite(t *testing.T) {
 			t.Errorf("%s", text)
 		}
 	}
-	old := j.write("good", "an old host\n", 0o644)
-	a := j.launch("lists", j.command("selftest", "--standalone", "--quick", "--nproc-per-node", "1", "--good", old, "--bad", filepath.Join(j.dir, "bad")))
+}
+
+// TestSelftestWritesLists checks that the lists of an earlier test go, and that the reader
+// of a pipe gets its list.
+func TestSelftestWritesLists(t *testing.T) {
+	j := newJob(t)
+	old, pipe := j.write("bad", "an old host\n", 0o644), filepath.Join(j.dir, "good")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	read := make(chan string, 1)
+	go func() {
+		good, _ := os.ReadFile(pipe)
+		read <- string(good)
+	}()
+	a := j.launch("lists", j.command("selftest", "--standalone", "--quick", "--nproc-per-node", "1", "--good", pipe, "--bad", old))
 	j.wantExit(2*longWait, 0, a)
-	good, _ := os.ReadFile(old)
-	bad, err := os.ReadFile(filepath.Join(j.dir, "bad"))
-	if len(strings.Fields(string(good))) != 1 || len(bad) > 0 || err != nil {
-		t.Errorf("good %q, bad %q, %v", good, bad, err)
+	if bad, err := os.ReadFile(old); len(bad) > 0 || err != nil {
+		t.Errorf("bad %q, %v", bad, err)
+	}
+	select {
+	case good := <-read:
+		if len(strings.Fields(good)) != 1 {
+			t.Errorf("good %q", good)
+		}
+	case <-time.After(longWait):
+		t.Error("the reader of the pipe got no end")
 	}
 }
 

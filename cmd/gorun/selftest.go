@@ -15,6 +15,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gorun/gorun/internal/smallfile"
 	"github.com/gorun/gorun/launch/selftest"
 	"github.com/gorun/gorun/rendezvous"
 	"github.com/gorun/gorun/worker"
@@ -124,7 +125,7 @@ func checkLists(o *jobOptions) error {
 	var errs []error
 	for _, name := range []string{"good", "bad"} {
 		if file, given := o.raw.Flags[name]; given {
-			if err := canWrite(file); err != nil {
+			if err := smallfile.Writable(file); err != nil {
 				errs = append(errs, fmt.Errorf("cannot use --%s %s: %w", name, file, err))
 			}
 		}
@@ -142,36 +143,6 @@ func checkLists(o *jobOptions) error {
 		return exitStatus(rendezvous.ExitUsage)
 	}
 	return usagef("%w", errors.Join(errs...))
-}
-
-// canWrite returns why a file cannot be written. It makes no file and changes none.
-func canWrite(file string) error {
-	f, err := os.OpenFile(file, os.O_WRONLY|unix.O_NONBLOCK, 0) // a pipe without a reader must not block it
-	switch {
-	case err == nil:
-		return f.Close()
-	case errors.Is(err, unix.ENXIO): // such a pipe
-		return nil
-	case !errors.Is(err, os.ErrNotExist):
-		return reasonOf(err)
-	}
-	folder := filepath.Dir(file)
-	if err := unix.Access(folder, unix.W_OK|unix.X_OK); err != nil {
-		return fmt.Errorf("%s: %w", folder, err)
-	}
-	info, err := os.Stat(folder)
-	if err == nil && !info.IsDir() {
-		err = fmt.Errorf("%s: %w", folder, unix.ENOTDIR)
-	}
-	return reasonOf(err)
-}
-
-// reasonOf returns an error of a file without its path, which the caller names.
-func reasonOf(err error) error {
-	if p, ok := errors.AsType[*os.PathError](err); ok {
-		return p.Err
-	}
-	return err
 }
 
 // selftestOptions are the options of a worker that tests.
@@ -246,7 +217,7 @@ func (o *selftestOptions) run(ctx context.Context, w *worker.World, s streams) e
 		t.Say = func(format string, args ...any) { fmt.Fprintf(s.err, "selftest: "+format+"\n", args...) }
 	}
 	if w.Rank() == 0 { // a test that does not end must not leave the lists of an earlier one
-		if err := o.writeLists(&selftest.Report{}); err != nil {
+		if err := o.emptyLists(); err != nil {
 			return err
 		}
 	}
@@ -290,6 +261,19 @@ func (o *selftestOptions) print(out io.Writer, r *selftest.Report) error {
 	return o.writeLists(r)
 }
 
+// emptyLists empties the lists that are there. A pipe gets its list in the end only.
+func (o *selftestOptions) emptyLists() error {
+	for _, file := range []string{o.good, o.bad} {
+		if info, err := os.Stat(file); err != nil || !info.Mode().IsRegular() {
+			continue
+		}
+		if err := os.Truncate(file, 0); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // writeLists writes the hosts that the user asked for to files.
 func (o *selftestOptions) writeLists(r *selftest.Report) error {
 	for _, list := range []struct {
@@ -302,8 +286,8 @@ func (o *selftestOptions) writeLists(r *selftest.Report) error {
 		if list.file == "" {
 			continue
 		}
-		if err := os.WriteFile(list.file, []byte(strings.Join(append(list.hosts, ""), "\n")), 0o666); err != nil {
-			return err
+		if err := smallfile.Save(list.file, []byte(strings.Join(append(list.hosts, ""), "\n"))); err != nil {
+			return fmt.Errorf("cannot write %s: %w", list.file, err)
 		}
 	}
 	return nil

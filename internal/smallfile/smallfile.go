@@ -71,6 +71,15 @@ func Names(dir string, most int) ([]string, error) {
 	return names, nil
 }
 
+// Save makes a file have the content, or writes the content into one that is not regular.
+// The error does not name the file.
+func Save(name string, content []byte) error {
+	if info, err := os.Stat(name); err == nil && !info.Mode().IsRegular() {
+		return Write(name, content)
+	}
+	return plain(os.WriteFile(name, content, 0o666))
+}
+
 // Write writes the content into an existing file that is not regular.
 func Write(name string, content []byte) error {
 	f, err := os.OpenFile(name, os.O_WRONLY|unix.O_NONBLOCK, 0)

@@ -60,12 +60,31 @@ func TestWriteNeedsAReader(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer rd.Close()
-	if err := Write(fifo, []byte("x")); err != nil {
-		t.Error(err)
+	for _, write := range []func(string, []byte) error{Write, Save} {
+		if err := write(fifo, []byte("x")); err != nil {
+			t.Error(err)
+		}
+		b := make([]byte, 2)
+		if n, err := rd.Read(b); n != 1 || b[0] != 'x' {
+			t.Errorf("it reads %q (%v)", b[:n], err)
+		}
 	}
-	b := make([]byte, 2)
-	if n, err := rd.Read(b); n != 1 || b[0] != 'x' {
-		t.Errorf("it reads %q (%v)", b[:n], err)
+}
+
+// TestSave checks that Save replaces the content of a file, and makes one.
+func TestSave(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "file")
+	for _, text := range []string{"a long text", "short", ""} {
+		if err := Save(file, []byte(text)); err != nil {
+			t.Error(err)
+		}
+		if b, err := os.ReadFile(file); string(b) != text || err != nil {
+			t.Errorf("%q, %v, want %q", b, err, text)
+		}
+	}
+	if err := Save(filepath.Join(file, "x"), nil); err == nil || strings.Contains(err.Error(), file) {
+		t.Errorf("below a file: %v", err)
 	}
 }
 

@@ -3,7 +3,6 @@ package check
 import (
 	"context"
 	"fmt"
-	"os"
 	"slices"
 	"sync"
 	"time"
@@ -211,12 +210,8 @@ func (x *Checker) save(body []byte) {
 	if c == nil || c.Save == "" {
 		return
 	}
-	write := func(name string, b []byte) error { return os.WriteFile(name, b, 0o644) }
-	if info, err := os.Stat(c.Save); err == nil && !info.Mode().IsRegular() {
-		write = smallfile.Write
-	}
-	if err := write(c.Save, append(body, '\n')); err != nil {
-		x.opts.Console.Say("cannot save the facts of this node: %v", err)
+	if err := smallfile.Save(c.Save, append(body, '\n')); err != nil {
+		x.opts.Console.Say("cannot save the facts of this node in %s: %v", c.Save, err)
 	}
 }
 

@@ -6,7 +6,7 @@
 //
 //   - Ladder is the decision, without processes, network or clock: results of a rung
 //     in, the next rung's plan or the verdict out.
-//   - Conductor and Tester carry plans and results through the job's store.
+//   - Tester carries plans and results through the job's store.
 //   - Probe is one process of a rung. Its engine computes on CPUs, or on a GPU through
 //     package worker/cuda, which only a gorun that is built with cgo has.
 //
