@@ -54,9 +54,10 @@ func readProcfs(sys System) ([]GPU, error) {
 
 // unsureReason says why CUDA may show other GPUs than those of readProcfs, "" if it
 // shows them. Instances of MIG have names that only NVML knows; the driver has a folder
-// for each of them. A GPU in MIG mode that has no instance yet looks like a whole one.
-// The driver shows a GPU's UUID once the GPU was used, which also creates its file in
-// /dev.
+// for each of them. A GPU in MIG mode that has no instance yet looks like a whole one, since
+// the driver makes the folder "mig" of each GPU, whatever its mode (osRmCapRegisterGpu in
+// NVIDIA's open-gpu-kernel-modules). The driver shows a GPU's UUID once the GPU was used,
+// which also creates its file in /dev.
 func unsureReason(root fs.FS, gpus []GPU) string {
 	open := 0
 	for _, g := range gpus {
