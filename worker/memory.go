@@ -248,7 +248,7 @@ func (s *site) engine(ctx context.Context, comm uint64, members []int, below col
 	layout := rails.LayoutOf(nodes, rank)
 	switch len(layout.Nodes) {
 	case len(members):
-		return stall.New(below, members, s.rank), nil
+		return stall.New(below, s.rank), nil
 	case 1:
 		return shm.New(ctx, s.node, comm, s.members(members, layout.Here()), below)
 	}
@@ -266,7 +266,7 @@ func (s *site) engine(ctx context.Context, comm uint64, members []int, below col
 	if err != nil {
 		return nil, err
 	}
-	return stall.New(&levels{e, s, members}, members, s.rank), nil
+	return stall.New(&levels{e, s, members}, s.rank), nil
 }
 
 // members describes some ranks of a communicator of the given ranks of the world.

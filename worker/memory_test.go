@@ -486,3 +486,34 @@ func within(t *testing.T, f func() error) error {
 		return nil
 	}
 }
+
+// TestHangErrorNamesRanksOfTheWorld lets rank 2 of the world, which is rank 0 of a
+// communicator of the ranks 1 and 2, not come to a call: on one node and on two.
+func TestHangErrorNamesRanksOfTheWorld(t *testing.T) {
+	for name, perNode := range map[string][]int{"one node": {3}, "two nodes": {2, 1}, "three nodes": {1, 1, 1}} {
+		t.Run(name, func(t *testing.T) {
+			left := make(chan struct{})
+			errs := nodes(t, perNode, func(w *World, c *Comm) error {
+				part, err := c.Split(t.Context(), min(w.Rank(), 1), -w.Rank())
+				switch {
+				case err != nil || w.Rank() == 0:
+					return err
+				case w.Rank() == 2:
+					<-left
+					return nil
+				}
+				defer close(left)
+				ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+				defer cancel()
+				return Barrier(ctx, part)
+			})
+			hang, ok := errors.AsType[*HangError](errs[1])
+			if !ok || len(hang.Others) != 1 || hang.Others[0].Rank != 0 || hang.Others[0].World != 2 || !strings.Contains(hang.Error(), "rank 2 has not arrived") {
+				t.Errorf("rank 1: %v", errs[1])
+			}
+			if errs[0] != nil || errs[2] != nil {
+				t.Errorf("ranks 0 and 2: %v, %v", errs[0], errs[2])
+			}
+		})
+	}
+}

@@ -205,7 +205,7 @@ func (p *positions) read(local int, call *collective.Call) (found collective.Pos
 		if c.ID != p.comm.ID || c.Size != p.comm.Size || c.Rank < 0 || c.Rank >= c.Size || c.Rank == p.comm.Rank {
 			continue
 		}
-		found.Rank, ok = c.Rank, true
+		found.Rank, found.World, ok = c.Rank, p.w.board().Member(local).Rank, true
 		last, made := at.Last()
 		if !made {
 			continue

@@ -210,9 +210,9 @@ func TestHangErrorWhenNoRankIsMissing(t *testing.T) {
 	call := collective.Call{Kind: collective.KindAllReduce, Type: collective.Float32, Op: collective.Sum, Seq: 7, Count: 4}
 	later := collective.Call{Kind: collective.KindBarrier, Seq: 8}
 	err := &collective.HangError{Call: call, Err: context.DeadlineExceeded, Others: []collective.Position{
-		{Rank: 0, Arrived: true, Inside: true, Call: call, Caller: "train.go:5"},
-		{Rank: 2, Arrived: true, Inside: true, Call: later, Caller: "train.go:9"},
-		{Rank: 3, Arrived: true, Call: call},
+		{World: 0, Arrived: true, Inside: true, Call: call, Caller: "train.go:5"},
+		{World: 2, Arrived: true, Inside: true, Call: later, Caller: "train.go:9"},
+		{World: 3, Arrived: true, Call: call},
 	}}
 	for _, want := range []string{
 		"no rank is missing", "rank 0 is in this call too at train.go:5", "rank 2 has left it and is in barrier #8 at train.go:9",

@@ -109,7 +109,8 @@ type Positions interface {
 
 // Position is what is known of one rank's whereabouts.
 type Position struct {
-	Rank    int
+	Rank    int  // in the communicator
+	World   int  // in the world
 	Unknown bool // the rank does not answer, or not in time
 	Call    Call // the rank's last call; of kind 0 if there was none
 	Inside  bool // the rank is still in Call

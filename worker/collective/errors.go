@@ -61,7 +61,8 @@ type GaveUp struct {
 func (e *GaveUp) Error() string { return "gave up: " + e.Reason }
 
 // HangError says that a call's context ended before the call did, and where the other
-// ranks were. It wraps the context's cause.
+// ranks were. It wraps the context's cause. The text has their numbers in the world, but for
+// those in a call, which are the program's.
 type HangError struct {
 	Call   Call
 	Others []Position // what is known of the other ranks, by rank
@@ -79,7 +80,7 @@ func (e *HangError) Error() string {
 			continue
 		}
 		missing = true
-		fmt.Fprintf(&b, "; rank %d has not arrived", p.Rank)
+		fmt.Fprintf(&b, "; rank %d has not arrived", p.World)
 		switch {
 		case p.Unknown:
 			b.WriteString(" or does not answer")
@@ -110,11 +111,11 @@ func (e *HangError) allHere() string {
 	for _, p := range e.Others[:min(len(e.Others), maxHere)] {
 		switch {
 		case p.Inside && p.Call.Kind != KindSend && p.Call.Seq == e.Call.Seq:
-			fmt.Fprintf(&b, ", rank %d is in this call too%s", p.Rank, at(p.Caller))
+			fmt.Fprintf(&b, ", rank %d is in this call too%s", p.World, at(p.Caller))
 		case p.Inside:
-			fmt.Fprintf(&b, ", rank %d has left it and is in %s%s", p.Rank, p.text(), at(p.Caller))
+			fmt.Fprintf(&b, ", rank %d has left it and is in %s%s", p.World, p.text(), at(p.Caller))
 		default:
-			fmt.Fprintf(&b, ", rank %d has left it%s", p.Rank, at(p.Caller))
+			fmt.Fprintf(&b, ", rank %d has left it%s", p.World, at(p.Caller))
 		}
 	}
 	if more := len(e.Others) - maxHere; more > 0 {

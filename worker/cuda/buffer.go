@@ -67,9 +67,9 @@ func (c *Comm) alloc(ctx context.Context, size int) (*memory, error) {
 	for r, a := range all {
 		switch {
 		case a.Err != "":
-			err = &Error{Rank: r, Err: fmt.Errorf("allocating %d bytes: %s", a.Size, a.Err)}
+			err = &Error{Rank: c.world[r], Err: fmt.Errorf("allocating %d bytes: %s", a.Size, a.Err)}
 		case a.Size != all[0].Size:
-			err = fmt.Errorf("gorun: the ranks allocate different sizes: rank 0 %d bytes, rank %d %d", all[0].Size, r, a.Size)
+			err = fmt.Errorf("gorun: the ranks allocate different sizes: rank %d %d bytes, rank %d %d", c.world[0], all[0].Size, c.world[r], a.Size)
 		}
 		if err != nil {
 			if locked := c.lock(ctx); locked != nil {

@@ -98,7 +98,7 @@ func (c *core) mismatch() error {
 			continue
 		}
 		if theirs.Signature() != call.Signature() {
-			return &collective.MismatchError{Rank: c.at.WorldRank, Mine: call, Peer: c.world[at.Rank], Theirs: theirs, TheirCaller: at.Caller}
+			return &collective.MismatchError{Rank: c.at.WorldRank, Mine: call, Peer: at.World, Theirs: theirs, TheirCaller: at.Caller}
 		}
 	}
 	return nil
@@ -263,7 +263,7 @@ func (c *core) messagesElsewhere() error {
 			my, theirs := c.callFor(m.shown), at.Call
 			theirs.Comm, theirs.Seq = my.Comm, my.Seq
 			if my != theirs {
-				return &collective.MismatchError{Rank: c.at.WorldRank, Mine: my, Peer: c.world[at.Rank], Theirs: theirs, Sends: send}
+				return &collective.MismatchError{Rank: c.at.WorldRank, Mine: my, Peer: at.World, Theirs: theirs, Sends: send}
 			}
 		}
 	}

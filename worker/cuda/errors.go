@@ -8,7 +8,7 @@ import (
 
 // Error says that the GPU or a library of this rank failed, or of another one.
 type Error struct {
-	Rank int // whose it is; -1: this process's, before it had a rank
+	Rank int // whose it is, in the world; -1: this process's, before it had a rank
 	Err  error
 }
 
@@ -23,7 +23,7 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // SharedDeviceError says that two ranks have the same GPU, which NCCL does not allow.
 type SharedDeviceError struct {
-	Ranks [2]int
+	Ranks [2]int // in the world
 	UUID  string
 }
 
@@ -34,7 +34,7 @@ func (e *SharedDeviceError) Error() string {
 
 // LibraryError says that two ranks opened different releases of NCCL.
 type LibraryError struct {
-	Ranks    [2]int
+	Ranks    [2]int // in the world
 	Versions [2]string
 	Paths    [2]string
 }

@@ -83,8 +83,9 @@ func (c *core) open(ctx context.Context) error {
 	return nil
 }
 
-// libraryFacts is what a rank tells the others of its libnccl.
+// libraryFacts is what a rank tells the others of itself and its libnccl.
 type libraryFacts struct {
+	World   int    `json:"w,omitempty"` // the rank in the world
 	Version int    `json:"v,omitempty"`
 	Path    string `json:"p,omitempty"`
 	Err     string `json:"e,omitempty"`
@@ -97,7 +98,6 @@ type deviceFacts struct {
 	Board uint64 `json:"b,omitempty"`
 	Local int    `json:"l,omitempty"`
 	Place uint64 `json:"p,omitempty"`
-	World int    `json:"w,omitempty"` // the rank in the world
 	Err   string `json:"e,omitempty"`
 }
 
@@ -133,7 +133,7 @@ func (c *core) exchangeLibraries(ctx context.Context) (id nccl.ID, err error) {
 	if err := c.wait(ctx, c.dev.libReady, "opening libnccl"); err != nil {
 		return id, err
 	}
-	var mine libraryFacts
+	mine := libraryFacts{World: c.at.WorldRank}
 	if err := c.dev.libErr; err != nil {
 		mine.Err = err.Error()
 	} else {
@@ -148,13 +148,16 @@ func (c *core) exchangeLibraries(ctx context.Context) (id nccl.ID, err error) {
 	if err != nil {
 		return id, err
 	}
-	for r, f := range all {
+	for _, f := range all {
+		c.world = append(c.world, f.World)
+	}
+	for _, f := range all {
 		if f.Err != "" {
-			return id, &Error{Rank: r, Err: errors.New(f.Err)}
+			return id, &Error{Rank: f.World, Err: errors.New(f.Err)}
 		}
 		if f.Version != all[0].Version {
 			return id, &LibraryError{
-				Ranks:    [2]int{0, r},
+				Ranks:    [2]int{all[0].World, f.World},
 				Versions: [2]string{nccl.Text(all[0].Version), nccl.Text(f.Version)},
 				Paths:    [2]string{all[0].Path, f.Path},
 			}
@@ -173,7 +176,7 @@ func (c *core) exchangeDevices(ctx context.Context) error {
 	if err := c.wait(ctx, c.dev.gpuReady, "preparing the GPU"); err != nil {
 		return err
 	}
-	mine := deviceFacts{Host: hostOf(os.LookupEnv), UUID: c.dev.gpu.UUID, Board: c.at.BoardID, Local: c.at.LocalRank, Place: c.at.Line.Place(), World: c.at.WorldRank}
+	mine := deviceFacts{Host: hostOf(os.LookupEnv), UUID: c.dev.gpu.UUID, Board: c.at.BoardID, Local: c.at.LocalRank, Place: c.at.Line.Place()}
 	if err := c.dev.gpuErr; err != nil {
 		mine = deviceFacts{Err: err.Error()}
 	}
@@ -186,19 +189,19 @@ func (c *core) exchangeDevices(ctx context.Context) error {
 		uuid string
 	}
 	owners := map[place]int{}
-	c.world, c.pairs = make([]int, len(all)), make([]pair, len(all))
+	c.pairs = make([]pair, len(all))
 	if c.at.Board != nil {
 		c.self = peer{rank: c.at.Rank, local: c.at.LocalRank, calls: c.at.Board.Peer(c.at.LocalRank, mine.Place)}
 	}
 	for r, f := range all {
 		if f.Err != "" {
-			return &Error{Rank: r, Err: errors.New(f.Err)}
+			return &Error{Rank: c.world[r], Err: errors.New(f.Err)}
 		}
 		if owner, taken := owners[place{f.Host, f.UUID}]; taken && f.UUID != "" && os.Getenv("NCCL_MULTI_RANK_GPU_ENABLE") != "1" {
-			return &SharedDeviceError{Ranks: [2]int{owner, r}, UUID: f.UUID}
+			return &SharedDeviceError{Ranks: [2]int{c.world[owner], c.world[r]}, UUID: f.UUID}
 		}
 		owners[place{f.Host, f.UUID}] = r
-		c.world[r], c.pairs[r].local = f.World, elsewhere
+		c.pairs[r].local = elsewhere
 		if r != c.at.Rank && f.Board == c.at.BoardID && c.at.Board != nil {
 			c.pairs[r].local = f.Local
 			if p := c.at.Board.Peer(f.Local, f.Place); p != nil {
@@ -251,7 +254,7 @@ func exchange[F facts[F]](ctx context.Context, host *collective.Group, mine F) (
 			record = record[:len(record)-1]
 		}
 		if err := json.Unmarshal(record, &all[r]); err != nil {
-			return nil, fmt.Errorf("rank %d says nothing that this program understands: are all programs built with the same gorun? (%w)", r, err)
+			return nil, fmt.Errorf("rank %d of the communicator says nothing that this program understands: are all programs built with the same gorun? (%w)", r, err)
 		}
 	}
 	return all, nil

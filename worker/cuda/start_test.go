@@ -4,12 +4,14 @@ import (
 	"context"
 	"debug/elf"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gorun/gorun/rendezvous"
 	"github.com/gorun/gorun/worker"
@@ -190,6 +192,81 @@ func TestOneRankCannot(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestErrorsNameRanksOfTheWorld makes what can go wrong at rank 2 of the world, which is rank
+// 0 of a communicator of the ranks 1 and 2.
+func TestErrorsNameRanksOfTheWorld(t *testing.T) {
+	f, old := newFake(t), newFake(t, "VERSION=22703")
+	f.set("FAKE_CUDA_DEVICES", gpu0+","+gpu1+","+gpu2)
+	old.set("FAKE_CUDA_DEVICES", gpu0+","+gpu1+","+gpu2)
+	opened := func(context.Context, *cuda.Comm, int) error { return nil }
+	is := func(err error, rank int) bool {
+		own, ok := errors.AsType[*cuda.Error](err)
+		return ok && own.Rank == rank
+	}
+	for name, c := range map[string]struct {
+		change func(s *cuda.Settings) // of rank 2
+		call   func(ctx context.Context, c *cuda.Comm, world int) error
+		right  func(err error) bool
+	}{
+		"no library": {func(s *cuda.Settings) { s.NCCL = "/none" }, opened, func(err error) bool { return is(err, 2) }},
+		"no GPU":     {func(s *cuda.Settings) { s.Device = "GPU-7" }, opened, func(err error) bool { return is(err, 2) }},
+		"same GPU": {func(s *cuda.Settings) { s.LocalRank = 1 }, opened, func(err error) bool {
+			shared, ok := errors.AsType[*cuda.SharedDeviceError](err)
+			return ok && shared.Ranks == [2]int{2, 1}
+		}},
+		"releases": {func(s *cuda.Settings) { s.NCCL = old.path }, opened, func(err error) bool {
+			differ, ok := errors.AsType[*cuda.LibraryError](err)
+			return ok && differ.Ranks == [2]int{2, 1} && differ.Versions == [2]string{"2.27.3", "2.28.9"}
+		}},
+		"sizes": {nil, func(ctx context.Context, c *cuda.Comm, world int) error {
+			_, err := cuda.Alloc[byte](ctx, c, 10*world)
+			return err
+		}, func(err error) bool {
+			return strings.Contains(err.Error(), "rank 2 20 bytes, rank 1 10")
+		}},
+		"late": {nil, func(ctx context.Context, c *cuda.Comm, world int) error {
+			if world == 2 {
+				return nil
+			}
+			ctx, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+			defer cancel()
+			return cuda.Barrier(ctx, c)
+		}, func(err error) bool {
+			return strings.Contains(err.Error(), "rank 2 has not arrived")
+		}},
+	} {
+		for _, apart := range []bool{false, true} {
+			t.Run(fmt.Sprintf("%s, apart %v", name, apart), func(t *testing.T) {
+				left := make(chan struct{})
+				errs := world(t, 3, place{apart: apart}, func(r rank) error {
+					part, err := r.comm.Split(r.ctx, min(r.Rank(), 1), -r.Rank())
+					if err != nil || r.Rank() == 0 {
+						return err
+					}
+					if r.Rank() == 1 {
+						defer close(left)
+					}
+					s := f.settings(r.Rank())
+					if r.Rank() == 2 && c.change != nil {
+						c.change(&s)
+					}
+					gpu, err := cuda.Start(s).Open(r.ctx, part)
+					if err != nil {
+						return err
+					}
+					if err = c.call(r.ctx, gpu, r.Rank()); r.Rank() == 2 {
+						<-left
+					}
+					return err
+				})
+				if errs[1] == nil || !c.right(errs[1]) || errs[2] != nil && !c.right(errs[2]) {
+					t.Errorf("rank 1: %v; rank 2: %v", errs[1], errs[2])
+				}
+			})
+		}
 	}
 }
 

@@ -194,6 +194,7 @@ func (c *Comm) Others(call *collective.Call, peer int) []collective.Position {
 		p, ok := places[r]
 		others = append(others, collective.Position{
 			Rank:    i,
+			World:   r,
 			Unknown: !ok,
 			Call:    p.call,
 			Inside:  p.inside,

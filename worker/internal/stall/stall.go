@@ -21,19 +21,17 @@ const patience = 2 * time.Second
 // Engine is an engine whose calls are watched.
 type Engine struct {
 	collective.Below
-	members []int // the ranks in the world, by rank
-	rank    int   // this rank in the world
-	timer   *time.Timer
+	rank  int // this rank in the world
+	timer *time.Timer
 
 	mu      sync.Mutex
 	running bool
 	call    collective.Call // the running one, or the last
 }
 
-// New returns an engine that watches below. members are the ranks in the world, by rank;
-// rank is this one's in the world.
-func New(below collective.Engine, members []int, rank int) *Engine {
-	e := &Engine{Below: collective.Below{Engine: below}, members: members, rank: rank}
+// New returns an engine that watches below. rank is this rank in the world.
+func New(below collective.Engine, rank int) *Engine {
+	e := &Engine{Below: collective.Below{Engine: below}, rank: rank}
 	e.timer = time.AfterFunc(patience, e.look)
 	e.timer.Stop()
 	return e
@@ -64,11 +62,7 @@ func (e *Engine) Split(ctx context.Context, comm uint64, ranks []int) (collectiv
 	if watched, ok := below.(*Engine); ok {
 		return watched, nil
 	}
-	members := make([]int, len(ranks))
-	for i, r := range ranks {
-		members[i] = e.members[r]
-	}
-	return New(below, members, e.rank), nil
+	return New(below, e.rank), nil
 }
 
 // look breaks the engine if another rank is in another call with the number of the running
@@ -83,7 +77,7 @@ func (e *Engine) look() {
 			continue
 		}
 		if now, running := e.state(); running && now.Seq == call.Seq {
-			e.Break(&collective.MismatchError{Rank: e.rank, Mine: call, Peer: e.members[at.Rank], Theirs: at.Call})
+			e.Break(&collective.MismatchError{Rank: e.rank, Mine: call, Peer: at.World, Theirs: at.Call})
 		}
 		return
 	}
