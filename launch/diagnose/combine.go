@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"strings"
 )
 
 // isDirect reports whether e alone shows a cause.
@@ -20,13 +21,40 @@ func (e *event) promoteFirst(direct []*event) {
 	}
 }
 
+// suspects are the events that may explain the failure.
+type suspects struct {
+	causes []*event // each alone shows a cause
+	others []*event // they count if there is no cause
+	stop   *event   // the first stop from outside; nil: none
+}
+
+// suspectsOf sorts the events of all hypotheses.
+func suspectsOf(all []*hypothesis) suspects {
+	var of suspects
+	for _, h := range all {
+		for _, e := range h.events {
+			if e.kind == Stop && (of.stop == nil || before(e, of.stop)) {
+				of.stop = e
+			}
+			switch t := e.kind.tier(); {
+			case e.isDirect():
+				of.causes = append(of.causes, e)
+			case h.row.Key == rowStopped, t == tierVague && !e.inTraceback: // a launcher stops the other workers after any end
+			case t != tierWarning && t != tierHarmless && !e.survived():
+				of.others = append(of.others, e)
+			}
+		}
+	}
+	return of
+}
+
 // rivals returns the events that a stop must precede to be the cause: causes and clues
 // or, if there are none and no watchdog waited, errors in words that no row knows.
-func (s *Scanner) rivals(direct, weaker []*event) []*event {
-	all := slices.Clone(direct)
+func (of *suspects) rivals(hasTimeouts bool) []*event {
+	all := slices.Clone(of.causes)
 	var loud []*event
-	hasOther := false
-	for _, e := range weaker {
+	hasOther := hasTimeouts
+	for _, e := range of.others {
 		switch {
 		case e.kind.tier() == tierClue:
 			all = append(all, e)
@@ -36,84 +64,134 @@ func (s *Scanner) rivals(direct, weaker []*event) []*event {
 			hasOther = true
 		}
 	}
-	if len(all) == 0 && !hasOther && len(s.job.timeouts) == 0 {
+	if len(all) == 0 && !hasOther {
 		return loud
 	}
 	return all
 }
 
+// weighStop makes the stop a cause if it came before its rivals. The workers may hear of
+// it before its line.
+func (s *Scanner) weighStop(of suspects) {
+	begun := *of.stop
+	if first := s.job.stopping; first != nil && first.log == begun.log && before(first, &begun) {
+		begun.number, begun.when = first.number, first.when
+	}
+	begun.promoteFirst(of.rivals(len(s.job.timeouts) > 0))
+	of.stop.kind = begun.kind
+	if begun.kind == Stop && begun.row.Key == rowNodeFailed { // errors in unknown words may be its effects
+		of.stop.kind = Clue
+	}
+}
+
 // combine returns the events that only several lines together show.
 func (s *Scanner) combine(all []*hypothesis) []*event {
-	var direct, weaker []*event
-	var stop *event // the first one
+	of := suspectsOf(all)
+	if of.stop != nil {
+		s.weighStop(of)
+	}
+	s.nameWriters(of.causes)
+	s.nameWriters(of.others)
+	var combined []*event
+	add := func(e *event, counts bool) {
+		if e != nil && counts {
+			combined = append(combined, e)
+		}
+	}
+	hasNoCause := len(of.causes) == 0
+	timeout := s.timeoutEvent()
+	if timeout != nil {
+		timeout.promoteFirst(of.causes)
+	}
+	add(timeout, true)
+	add(s.job.sharedGPU, hasNoCause)
+	add(s.twiceEvent(), hasNoCause)
+	for _, e := range s.endEvents() {
+		add(e, !of.explain(e))
+	}
+	add(s.hostIDEvent(all), true)
+	add(s.exitEvent(all), hasNoCause && len(combined) == 0)
+	s.nameOnlyHost(all)
+	isExplicit := func(e *event) bool { return e.kind.tier() < tierSurvived && e.kind != Stop }
+	add(s.hangEvent(), hasNoCause && len(combined) == 0 && !slices.ContainsFunc(of.others, isExplicit))
+	return combined
+}
+
+// explain reports whether other events explain the end e: a crash by its own line, any
+// other end by a cause or by an error of the same worker.
+func (of *suspects) explain(end *event) bool {
+	if end.kind.tier() == tierCause {
+		return slices.ContainsFunc(of.causes, func(o *event) bool { return o.row.Key == end.row.Key || o.row.Key == rowRAS })
+	}
+	return len(of.causes) > 0 || slices.ContainsFunc(of.others, func(o *event) bool {
+		if end.row.Key == rowKilled && o.kind.tier() == tierConsequence { // nobody is killed because a peer was lost
+			return false
+		}
+		return o.rank < 0 || o.rank == end.rank || o.pid > 0 && o.pid == end.pid
+	})
+}
+
+// exitEvent returns an event for the first rank that ended normally before the others
+// lost a peer, nil if there is none.
+func (s *Scanner) exitEvent(all []*hypothesis) *event {
+	var lost []*event
+	for _, h := range all {
+		if h.row.Kind.has(lossOfPeer) {
+			lost = append(lost, h.events...)
+		}
+	}
+	if !slices.ContainsFunc(lost, func(e *event) bool { return !e.isMild() }) {
+		return nil
+	}
+	var first *event
+	for rank, e := range s.job.exited {
+		isAhead := len(lost) > 0
+		for _, o := range lost {
+			isAhead = isAhead && o.rank != rank && before(e, o)
+		}
+		if isAhead && !e.handled && (first == nil || before(e, first)) {
+			first = e
+		}
+	}
+	return first
+}
+
+// addressesOf returns the addresses of one family that a host announced. Each host
+// announces one.
+func (n *ncclLines) addressesOf(host string) []string {
+	var all []string
+	for _, address := range slices.Sorted(maps.Keys(n.addresses)) {
+		if n.addresses[address] == host && strings.Contains(address, ".") {
+			all = append(all, address)
+		}
+	}
+	return all
+}
+
+// hostIDEvent returns an event if two ranks on different hosts say that they share a
+// GPU: NCCL takes the hosts for one.
+func (s *Scanner) hostIDEvent(all []*hypothesis) *event {
+	hosts := map[int]string{}
 	for _, h := range all {
 		for _, e := range h.events {
-			if h.row.Kind == Stop {
-				if stop == nil || before(e, stop) {
-					stop = e
-				}
+			if h.row.Key != rowTwoOnGPU || len(e.named) != 2 || e.host == "" {
+				continue
 			}
-			switch t := e.kind.tier(); {
-			case e.isDirect():
-				direct = append(direct, e)
-			case h.row.Key == rowStopped, t == tierVague && !e.inTraceback: // a launcher stops the other workers after any end
-			case e.kind != Warning && e.kind != Harmless && !e.survived():
-				weaker = append(weaker, e)
+			hosts[e.named[0]] = e.host // the rank that prints the line comes first in it
+			other := hosts[e.named[1]]
+			if addresses := s.job.nccl.addressesOf(e.host); len(addresses) > 1 { // two hosts of one name
+				other = strings.Join(addresses, ", ")
+			}
+			if other != "" && other != e.host {
+				both := *e
+				both.row = s.matcher.byKey[rowHostID]
+				both.kind, both.host, both.derived = both.row.Kind, "", true
+				both.text = other + " and " + e.host + ": " + e.text
+				return &both
 			}
 		}
 	}
-	if stop != nil {
-		begun := *stop // the workers may hear of it before its line
-		if first := s.job.stopping; first != nil && first.log == stop.log && before(first, stop) {
-			begun.number, begun.when = first.number, first.when
-		}
-		begun.promoteFirst(s.rivals(direct, weaker))
-		stop.kind = begun.kind
-		if stop.kind == Stop && stop.row.Key == rowNodeFailed { // errors in unknown words may be its effects
-			stop.kind = Clue
-		}
-	}
-	s.nameWriters(direct)
-	s.nameWriters(weaker)
-	var combined []*event
-	if w := s.timeoutEvent(); w != nil {
-		w.promoteFirst(direct)
-		combined = append(combined, w)
-	}
-	if s.job.sharedGPU != nil && len(direct) == 0 {
-		combined = append(combined, s.job.sharedGPU)
-	}
-	if e := s.twiceEvent(); e != nil && len(direct) == 0 {
-		combined = append(combined, e)
-	}
-	for _, e := range s.endEvents() {
-		sameWorker := func(o *event) bool {
-			if e.row.Key == rowKilled && o.kind.tier() == tierConsequence { // nobody is killed because a peer was lost
-				return false
-			}
-			return o.rank < 0 || o.rank == e.rank || o.pid > 0 && o.pid == e.pid
-		}
-		sameCrash := func(o *event) bool { return o.row.Key == e.row.Key || o.row.Key == rowRAS }
-		isCrash := e.kind.tier() == tierCause
-		switch {
-		case isCrash && slices.ContainsFunc(direct, sameCrash), !isCrash && (len(direct) > 0 || slices.ContainsFunc(weaker, sameWorker)):
-		default:
-			combined = append(combined, e)
-		}
-	}
-	for _, find := range []func([]*hypothesis) *event{s.hostIDEvent, s.exitEvent} {
-		if e := find(all); e != nil && (e.kind.tier() == tierCause || len(direct) == 0 && len(combined) == 0) {
-			combined = append(combined, e)
-		}
-	}
-	s.nameOnlyHost(all)
-	explicit := func(e *event) bool { return e.kind.tier() < tierSurvived && e.kind != Stop }
-	if len(direct) == 0 && len(combined) == 0 && !slices.ContainsFunc(weaker, explicit) {
-		if e := s.hangEvent(); e != nil {
-			combined = append(combined, e)
-		}
-	}
-	return combined
+	return nil
 }
 
 // hangEvent returns an event for the ranks that began to initialise a

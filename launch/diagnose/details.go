@@ -87,7 +87,7 @@ func (s *Scanner) readPodStarted(l *line, f *fields) {
 	}
 	pod := s.podOf(l)
 	for _, key := range startRows() {
-		if g := s.groups[key+"\x00"]; g != nil && pod != "" {
+		if g := s.groups[key]; g != nil && pod != "" {
 			for _, e := range g.events {
 				e.handled = e.handled || e.host == pod && e.log == l.stream.log
 			}

@@ -37,7 +37,6 @@ type event struct {
 	text string
 
 	following
-	ofOneWorker bool // the stream is one worker's
 	inTraceback bool // a traceback contains it
 	derived     bool // several lines show it together, or what is missing in them
 	handled     bool // the program or its launcher overcame it, as another line says
@@ -65,13 +64,17 @@ type origin struct {
 // mayBeHandled reports whether more lines followed e than a worker prints while it
 // ends.
 func (e *event) mayBeHandled() bool {
-	return e.survived() || e.kind.has(catchable) && e.later > lastLines || e.kind.has(lastOnly) && e.later > 0
+	return e.survived() || e.kind.has(lastOnly) && e.later > 0
 }
 
 // survived reports whether the worker survived e.
 func (e *event) survived() bool {
-	return e.handled || e.later > survivedAfter || e.kind.has(catchable) && e.later > lastLines && (e.ofOneWorker || e.kind.has(general)) || e.kind.has(general) && e.beside > wentOnBeside
+	return e.handled || e.later > survivedAfter || e.kind.has(catchable) && e.later > lastLines || e.kind.has(general) && e.beside > wentOnBeside
 }
+
+// displace marks e as handled after which so many errors came that it is not the last
+// word of its writer.
+func (e *event) displace() { e.handled = e.handled || e.kind.has(catchable) }
 
 // isMild reports whether e is a warning about a lost peer, as ranks print them that end
 // after another one.
@@ -109,21 +112,7 @@ type group struct {
 
 // record adds an event to the group of its row and detail.
 func (s *Scanner) record(e *event, detail string) *event {
-	if likeness := e.likeness(); detail != "" && s.details[likeness] >= maxDetails {
-		detail = likeness
-	} else if detail != "" && s.groups[e.row.Key+"\x00"+detail] == nil && len(s.details) < maxGroups {
-		s.details[likeness]++
-	}
-	key := e.row.Key + "\x00" + detail
-	g := s.groups[key]
-	if g == nil && len(s.groups) >= maxGroups {
-		key = e.row.Key
-		g = s.groups[key]
-	}
-	if g == nil {
-		g = &group{row: e.row}
-		s.groups[key] = g
-	}
+	g := s.groupOf(e, detail)
 	g.count++
 	s.flood.present.group = g
 	if last := s.lastEvent; last == nil || e.kind.tier() <= last.kind.tier() || last.stream != e.stream || e.number-last.number > detailLines {
@@ -136,20 +125,50 @@ func (s *Scanner) record(e *event, detail string) *event {
 		g.ring = (g.ring + 1) % (keptEvents / 2)
 	}
 	if e.kind.mayExplain() {
-		if len(s.followed) >= maxWaiting { // so many errors are no last words
-			s.followed[0].later = max(s.followed[0].later, lastLines+1)
-			s.followed = slices.Delete(s.followed, 0, 1)
-		}
-		s.followed = append(s.followed, e)
+		s.follow(e)
 	}
 	return e
+}
+
+// follow begins to count the lines that follow e. Of many errors of one stream the oldest
+// is not its last word.
+func (s *Scanner) follow(e *event) {
+	if len(s.followed) >= maxWaiting {
+		at := max(0, slices.IndexFunc(s.followed, func(o *event) bool { return o.stream == e.stream }))
+		if o := s.followed[at]; o.stream == e.stream {
+			o.displace()
+		}
+		s.followed = slices.Delete(s.followed, at, at+1)
+	}
+	s.followed = append(s.followed, e)
+}
+
+// groupOf returns the group of the events with the row and the detail of e. Of many
+// details that differ in numbers only, the last ones share a group.
+func (s *Scanner) groupOf(e *event, detail string) *group {
+	key := strings.TrimSuffix(e.row.Key+"\x00"+detail, "\x00")
+	if detail != "" && s.groups[key] == nil {
+		likeness := e.likeness()
+		switch {
+		case len(s.groups) >= maxGroups:
+			key = e.row.Key
+		case s.details[likeness] >= maxDetails:
+			key = likeness
+		default:
+			s.details[likeness]++
+		}
+	}
+	if s.groups[key] == nil {
+		s.groups[key] = &group{row: e.row}
+	}
+	return s.groups[key]
 }
 
 // newEvent returns the event of a line.
 func (s *Scanner) newEvent(row *compiledRow, l *line) *event {
 	return &event{
 		row: row, kind: row.Kind, log: l.stream.log, number: l.number, when: l.when, stream: l.stream,
-		ofOneWorker: l.rank >= 0 || l.local >= 0, text: plainText(l.raw), repeated: s.flood.isRepeated(),
+		text: plainText(l.raw), repeated: s.flood.isRepeated(),
 		origin: origin{rank: l.rank, local: l.local, task: l.task, pid: l.pid, host: l.host},
 	}
 }
@@ -227,9 +246,6 @@ func (s *Scanner) countLaterLines(l *line) {
 			e.handled = e.handled || recovers && e.later < 3 && e.kind != Root
 			if e.other++; progresses || e.other%hintLines == 0 {
 				e.later++
-			}
-			if e.later == lastLines+1 && len(s.overcame) < maxGroups {
-				s.overcame[e.likeness()] = true
 			}
 		} else if progresses && (e.beside == 0 || e.witness == l.stream) {
 			e.beside++

@@ -182,11 +182,8 @@ func (s *Scanner) passFlood(events int, others map[streamKey]int) {
 		}
 		e.other += n
 		e.later += n / hintLines
-		if e.later > lastLines && n >= hintLines && len(s.overcame) < maxGroups {
-			s.overcame[e.likeness()] = true
-		}
 		if events >= maxWaiting {
-			e.later = max(e.later, lastLines+1)
+			e.displace()
 		}
 	}
 	if events >= maxWaiting {

@@ -65,7 +65,7 @@ func (h *hypothesis) showsFailure() bool {
 func (s *Scanner) showsCertainFailure(h *hypothesis) bool {
 	return h.showsFailure() && slices.ContainsFunc(h.events, func(e *event) bool {
 		switch {
-		case s.job.wentWell[e.log] && e.kind.tier() >= tierSymptom && e.kind != Stop:
+		case e.survived(), s.job.wentWell[e.log] && e.kind.tier() >= tierSymptom && e.kind != Stop:
 			return false
 		case e.kind == Root || e.kind.tier() == tierConsequence:
 			return true
@@ -82,52 +82,101 @@ func (s *Scanner) showsCertainFailure(h *hypothesis) bool {
 // events, from lines that show something together and from ends that launchers
 // report.
 func (s *Scanner) hypotheses() []*hypothesis {
-	all := map[string]*hypothesis{}
-	add := func(key string, row *compiledRow, e *event, count int64) {
-		if key == row.Key+"\x00" {
-			key = row.Key
-		}
-		h := all[key]
-		if h == nil {
-			h = &hypothesis{row: row}
-			all[key] = h
-		}
-		h.events = append(h.events, e)
-		h.count += count
+	all := s.recorded()
+	markStale(all.list())
+	for _, e := range s.combine(all.list()) {
+		all.add(e.row.Key, e, 1)
 	}
-	for _, key := range slices.Sorted(maps.Keys(s.groups)) {
-		g := s.groups[key]
+	for _, e := range s.lastResort(all) {
+		all.add(e.row.Key, e, 1)
+	}
+	list := all.list()
+	for _, h := range list {
+		s.rate(h)
+	}
+	markConsequences(list)
+	return list
+}
+
+// hypothesisSet holds hypotheses by their keys: a row, or a row and a detail.
+type hypothesisSet map[string]*hypothesis
+
+// add adds an event, which stands for count lines.
+func (all hypothesisSet) add(key string, e *event, count int64) {
+	h := all[key]
+	if h == nil {
+		h = &hypothesis{row: e.row}
+		all[key] = h
+	}
+	h.events = append(h.events, e)
+	h.count += count
+}
+
+// list returns the hypotheses in the order of their keys. The result of Findings must
+// not depend on the order of a map, because times and lines may contradict each other.
+func (all hypothesisSet) list() []*hypothesis {
+	var list []*hypothesis
+	for _, key := range slices.Sorted(maps.Keys(all)) {
+		list = append(list, all[key])
+	}
+	return list
+}
+
+// recorded returns the hypotheses of the lines that were recorded. Their events are
+// copies, because a later call of Findings must not read what this one finds out.
+func (s *Scanner) recorded() hypothesisSet {
+	all := hypothesisSet{}
+	overcome := s.overcomeErrors()
+	for key, g := range s.groups {
 		for i, recorded := range g.events {
 			e := new(event)
-			*e = *recorded // a later call must not read what this one finds out
-			e.handled = e.handled || s.wasOvercome(e) || e.isMild() && len(s.job.exited) > 0 || e.kind.has(catchable) && s.overcame[e.likeness()]
+			*e = *recorded
+			e.handled = e.handled || s.wasOvercome(e) || e.isMild() && len(s.job.exited) > 0 || overcome[e.likeness()]
 			count := int64(1)
 			if i == 0 {
 				count += g.count - int64(len(g.events))
 			}
-			if g.row.Key == rowCrashed && s.isRASCrash(e) {
-				crash := *e
-				crash.row = s.matcher.byKey[rowRAS]
-				add(rowRAS, crash.row, &crash, count)
+			if e.row.Key == rowCrashed && s.isRASCrash(e) {
+				e.row = s.matcher.byKey[rowRAS]
+				all.add(rowRAS, e, count)
 				continue
 			}
-			add(key, g.row, e, count)
+			all.add(key, e, count)
 		}
 	}
-	markStale(byKey(all))
-	for _, e := range s.combine(byKey(all)) {
-		add(e.row.Key, e.row, e, 1)
+	return all
+}
+
+// overcomeErrors returns the likenesses of the errors that the program survived at least
+// once, so that they are no reason for its end.
+func (s *Scanner) overcomeErrors() map[string]bool {
+	all := map[string]bool{}
+	for _, g := range s.groups {
+		for _, e := range g.events {
+			if e.kind.has(catchable) && e.later > lastLines {
+				all[e.likeness()] = true
+			}
+		}
 	}
-	if e := s.job.hint; e != nil && !s.overcame[e.likeness()] && !slices.ContainsFunc(byKey(all), e.isOutweighedBy) {
-		add(e.row.Key, e.row, e, 1)
+	return all
+}
+
+// lastResort returns what the ends of the logs say, if nothing else explains the failure.
+func (s *Scanner) lastResort(all hypothesisSet) []*event {
+	if e := s.job.hint; e != nil && !s.overcomeErrors()[e.likeness()] && !slices.ContainsFunc(all.list(), e.isOutweighedBy) {
+		return []*event{e}
 	}
 	if e := s.job.lastExit; len(all) == 0 && e != nil && s.job.failed && !s.wasOvercome(e) && e.log == len(s.logs)-1 && s.number-e.number < maxLastWords {
-		add(e.row.Key, e.row, e, 1) // the log ends with it, and has no other word
+		return []*event{e}
 	}
-	list := byKey(all)
+	return nil
+}
+
+// markConsequences gives the tier of consequences to hypotheses that a better one
+// explains: by its row or, for errors that say little, by the loss of a peer.
+func markConsequences(list []*hypothesis) {
 	var lost *event // the first that shows a lost peer
 	for _, h := range list {
-		s.rate(h)
 		if h.row.Kind.has(lossOfPeer) && (lost == nil || before(h.first, lost)) {
 			lost = h.first
 		}
@@ -140,7 +189,6 @@ func (s *Scanner) hypotheses() []*hypothesis {
 			h.tier = tierConsequence
 		}
 	}
-	return list
 }
 
 // isOutweighedBy reports whether h may explain the failure, or knows the line of the hint e.
@@ -149,16 +197,6 @@ func (e *event) isOutweighedBy(h *hypothesis) bool {
 	return slices.ContainsFunc(h.events, func(o *event) bool {
 		return mayExplain && !o.survived() || o.log == e.log && o.number == e.number
 	})
-}
-
-// byKey returns hypotheses in the order of their keys. The result of Findings must
-// not depend on the order of a map, because times and lines may contradict each other.
-func byKey(all map[string]*hypothesis) []*hypothesis {
-	var list []*hypothesis
-	for _, key := range slices.Sorted(maps.Keys(all)) {
-		list = append(list, all[key])
-	}
-	return list
 }
 
 // rate finds the worker of each event, and the first event and the tier of h.

@@ -2,9 +2,6 @@ package diagnose
 
 import (
 	"bytes"
-	"maps"
-	"slices"
-	"strings"
 )
 
 const (
@@ -59,69 +56,6 @@ func (s *Scanner) readExit(l *line, _ *fields) {
 	if l.rank >= 0 && len(s.job.exited) < maxEntries && s.job.exited[l.rank] == nil {
 		s.job.exited[l.rank] = s.newEvent(s.matcher.byKey[rowPeerExited], l)
 	}
-}
-
-// exitEvent returns an event for the first rank that ended normally before the others
-// lost a peer, nil if there is none.
-func (s *Scanner) exitEvent(all []*hypothesis) *event {
-	var lost []*event
-	for _, h := range all {
-		if h.row.Kind.has(lossOfPeer) {
-			lost = append(lost, h.events...)
-		}
-	}
-	if !slices.ContainsFunc(lost, func(e *event) bool { return !e.isMild() }) {
-		return nil
-	}
-	var first *event
-	for rank, e := range s.job.exited {
-		isAhead := len(lost) > 0
-		for _, o := range lost {
-			isAhead = isAhead && o.rank != rank && before(e, o)
-		}
-		if isAhead && !e.handled && (first == nil || before(e, first)) {
-			first = e
-		}
-	}
-	return first
-}
-
-// addressesOf returns the addresses of one family that a host announced. Each host
-// announces one.
-func (n *ncclLines) addressesOf(host string) []string {
-	var all []string
-	for _, address := range slices.Sorted(maps.Keys(n.addresses)) {
-		if n.addresses[address] == host && strings.Contains(address, ".") {
-			all = append(all, address)
-		}
-	}
-	return all
-}
-
-// hostIDEvent returns an event if two ranks on different hosts say that they share a
-// GPU: NCCL takes the hosts for one.
-func (s *Scanner) hostIDEvent(all []*hypothesis) *event {
-	hosts := map[int]string{}
-	for _, h := range all {
-		for _, e := range h.events {
-			if h.row.Key != rowTwoOnGPU || len(e.named) != 2 || e.host == "" {
-				continue
-			}
-			hosts[e.named[0]] = e.host // the rank that prints the line comes first in it
-			other := hosts[e.named[1]]
-			if addresses := s.job.nccl.addressesOf(e.host); len(addresses) > 1 { // two hosts of one name
-				other = strings.Join(addresses, ", ")
-			}
-			if other != "" && other != e.host {
-				both := *e
-				both.row = s.matcher.byKey[rowHostID]
-				both.kind, both.host, both.derived = both.row.Kind, "", true
-				both.text = other + " and " + e.host + ": " + e.text
-				return &both
-			}
-		}
-	}
-	return nil
 }
 
 // hintTail is how many telling lines at the end of a log may have the hint.

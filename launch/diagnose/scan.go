@@ -40,7 +40,6 @@ type Scanner struct {
 
 	tracebacks map[streamKey]*tracebackReader // that have not ended
 	followed   []*event                       // errors that the program may have survived
-	overcame   map[string]bool                // errors, by their likeness, that a program survived
 	job        job
 	groups     map[string]*group
 	details    map[string]int // groups, by the likeness of their events
@@ -89,7 +88,7 @@ type line struct {
 
 // NewScanner returns a scanner that has read nothing.
 func NewScanner() *Scanner {
-	return &Scanner{matcher: sharedMatcher(), tracebacks: map[streamKey]*tracebackReader{}, pods: map[string]bool{}, groups: map[string]*group{}, details: map[string]int{}, overcame: map[string]bool{}, job: newJob()}
+	return &Scanner{matcher: sharedMatcher(), tracebacks: map[streamKey]*tracebackReader{}, pods: map[string]bool{}, groups: map[string]*group{}, details: map[string]int{}, job: newJob()}
 }
 
 // Read reads a log to its end and unpacks gzip. Where lines have no time, the logs
