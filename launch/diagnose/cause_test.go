@@ -103,6 +103,24 @@ func TestLauncherTracebackComesLast(t *testing.T) {
 	}
 }
 
+// TestMessageOfAnException shows which lines are of an exception's message.
+func TestMessageOfAnException(t *testing.T) {
+	const frame = "Traceback (most recent call last):\n  File \"/data/train.py\", line 41, in <module>\n    main()\n"
+	const agent = "[2026-01-19 08:22:11,031] torch.distributed.elastic.multiprocessing.api: [WARNING] Sending process 6548 closing signal SIGTERM\n"
+	for _, c := range []struct{ name, log, text string }{
+		{"no message", frame + "AssertionError\n12:00:01 trainer - ERROR - the child ended with 1\n", "AssertionError (data/train.py:41)"},
+		{"a message in the next line", frame + "ValueError: \nthe sizes differ\n", "ValueError: the sizes differ (data/train.py:41)"},
+		{"then a launcher's line", frame + "RuntimeError: no accumulator\n" + agent, "RuntimeError: no accumulator (data/train.py:41)"},
+		{"the reason comes with the next of the chain", frame + "TimeoutError\n\nThe above exception was the direct cause of the following exception:\n\n" + frame + "TimeoutError: the call of step timed out\n", "TimeoutError (data/train.py:41): TimeoutError: the call of step timed out"},
+		{"a type of C++ in a stack", frame + "RuntimeError: sizes differ\n1  0x7f lib::run(int, std::optional<int>) + 1102\n", "RuntimeError: sizes differ (data/train.py:41)"},
+		{"behind a logger's front", "12:00:00 run - INFO - [rank7]: Traceback (most recent call last):\n12:00:00 run - INFO - [rank7]:   File \"/data/train.py\", line 41, in <module>\n12:00:00 run - INFO - [rank7]: KeyError: 'x'\n", "KeyError: 'x' (data/train.py:41)"},
+	} {
+		if found := scan(t, "job.log", c.log); len(found) == 0 || found[0].Text != c.text || found[0].Severity != SeverityCause {
+			t.Errorf("%s: %+v, want %q", c.name, found, c.text)
+		}
+	}
+}
+
 // TestHandledErrorIsDoubtful shows that an error is doubtful if more output follows it
 // and no other line shows a failure.
 func TestHandledErrorIsDoubtful(t *testing.T) {

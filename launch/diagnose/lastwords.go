@@ -61,6 +61,9 @@ func (s *Scanner) readExit(l *line, _ *fields) {
 // hintTail is how many telling lines at the end of a log may have the hint.
 const hintTail = 8
 
+// errorMark matches the short marks of errors: levels of loggers, of the kernel.
+var errorMark = lazyRegexp(`^(?:[EF]\d{4} |[EF] \S+:\d+\] |[EF]/\w|<[0-3]>|!!!|\W*❌)|(?:^|\s)[\[(](?:[EF]|ERR|critical|fatal)[\]) ]|(?:^|\s)(?:ERR|CRIT|FTL|ABORT|STOP)[: ]|\blevel=err\b`)
+
 // counter matches a name and its number.
 var counter = lazyRegexp(`[\w-]+[ :=]{1,3}-?\d[\w.%/]*`)
 
@@ -82,8 +85,8 @@ func (s *Scanner) readHint() {
 		switch {
 		case len(end) == 0:
 			return
-		case noWords().Match(rest) || words.isUnloud(rest):
-		case words.has(hintWords, counter().ReplaceAll(rest, nil)):
+		case words.isUnloud(rest), noWords().Match(rest) && !errorMark().Match(rest):
+		case errorMark().Match(rest) || words.has(hintWords, counter().ReplaceAll(rest, nil)):
 			isWeak := words.has(summaryWords, rest) || words.has(cascadeWords, rest)
 			if s.job.hint == nil || !isWeak {
 				s.job.hint = s.newEvent(s.matcher.byKey[rowLogged], &line{head: h, raw: rest, number: number, stream: streamKey{log, h.label}})

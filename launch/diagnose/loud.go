@@ -41,14 +41,14 @@ const (
 func wordings() [][]string {
 	return [][]string{
 		cascadeWords: {
-			connectionClosed, `connection (?:was )?(?:lost|aborted|terminated|shut ?down)|transport endpoint|end of file|unexpected eof`,
+			connectionClosed, `connection (?:was )?(?:lost|aborted|terminated|shut ?down)|transport endpoint`, `(?:connection|socket|stream|peer|remote|worker|rank|rpc)\b.{0,80}\b(?:end of file|unexpected eof)|\b(?:end of file|unexpected eof)\b.{0,80}(?:connection|socket|stream|peer|remote|worker|rank|rpc)`,
 			`(?:another|other|a peer|remote) (?:rank|task|worker|process|node|peer|replica)(?:s|es)? .{0,40}(?:fail|died|exit|crash|abort|lost|dead|disconnect|terminat)`,
 			`\bpeer .{0,30}(?:fail|died|gone|exit|lost|disconnect|unreachable)`,
 			`\b(?:shut(?:ting)? ?down|SIGTERM|cancell?ed|cancell?ing|interrupted|aborted by|aborting (?:all|other|remaining|the (?:job|run))|terminating (?:process|worker|all)|killing (?:process|worker|all|remaining))\b`,
 		},
 		summaryWords: {
 			`\b(?:sub)?process(?:es)? .{0,40}(?:exited|died|failed|terminated|non-?zero)`,
-			`(?:^|[^:\w])(?:workers?|job|trial|task|run|training|step|pod|container|command|engine\w*|program|script|launcher|rank) (?:\S+ ){0,2}(?:failed|exited|died|aborted|terminated|returned)(?:\W*$|\W+(?:with|see|due|on|after|to (?:start|initiali[sz]e|launch|run))\b)`,
+			`(?:^|[^:\w])(?:workers?|child|job|trial|task|run|training|step|pod|container|command|engine\w*|program|script|launcher|rank) (?:\S+ ){0,2}(?:failed|exited|died|aborted|terminated|returned)(?:\W*$|\W+(?:with|see|due|on|after|to (?:start|initiali[sz]e|launch|run))\b)`,
 			`\bsee (?:the )?(?:root cause|above|other|stack|traceback|logs?|output)|(?:exception|error) (?:occurred )?in a (?:background |sub)?process|check the (?:earlier|previous) (?:errors?|logs?)|exit(?:ed)? (?:status|code)|return code|see stack trace|^ray\.exceptions\.RayTaskError\(|^exiting|core dumped|^(?:Fatal Python error: )?Aborted|\btrial task failed\b`,
 		},
 		goesOnWords: {`\b(?:retry|retrying|retries|retried|reconnect\w*|ignor(?:ed|ing)|non-?fatal|harmless|skipp(?:ed|ing)|fall(?:ing)? ?back|continu(?:e|es|ing)|attempt \d+|tolerated|recover(?:ed|ing)|using (?:the |a )?default|defaulting to)\b`, `(?:^|[^:\w])optional\b`},

@@ -63,6 +63,7 @@ func TestHint(t *testing.T) {
 		{"bare words", "loading\nNot enough GPUs: need 8, have 4\n", "Not enough GPUs: need 8, have 4"},
 		{"before the sum of it", "the index does not exist: not found\nthe whole program failed\n", "the index does not exist: not found"},
 		{"nothing but the sum", "loading\nthe whole program failed\n\n", "the whole program failed"},
+		{"a mark of a level", "loading\n[05/01/2024-10:11:12] [TRT-LLM] [E] index 5 of 4\n", "[05/01/2024-10:11:12] [TRT-LLM] [E] index 5 of 4"},
 		{"counters", "step 7 errors 0 failed 0 timeout 3\n", ""},
 		{"the job went on", "the index is not found\nstep 7 loss 2.1\n", ""},
 		{"far from the end", "the index is not found\n" + strings.Repeat("so it goes\n", 9), ""},

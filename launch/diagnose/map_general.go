@@ -30,7 +30,7 @@ func catchAllRows() []Row {
 			Cause: "the program may not use a file or a device on this node", Fix: file, Seen: "all", Source: "errno(3)",
 		},
 		{
-			Key: "z22", Checks: ids("X-START"), Kind: SystemError, Pattern: `Exec format error|cannot execute|command not found|sh: \d+: \S+: not found|unbound variable|syntax error (?:near|in conditional)|Argument list too long|bad interpreter`,
+			Key: "z22", Checks: ids("X-START"), Kind: SystemError, Pattern: `\b(?:ba|da|k|z)?sh: line \d+: |Exec format error|cannot execute|command not found|sh: \d+: \S+: not found|unbound variable|syntax error (?:near|in conditional)|Argument list too long|bad interpreter`,
 			Cause: "a program or script of the job could not be run on this node", Fix: "run the script's line by hand on that node; put the same program and interpreter at the same path on every node", Seen: "shells", Source: "bash(1)",
 		},
 		{

@@ -56,6 +56,10 @@ func verbsRows() []Row {
 			Cause: "a peer's adapter no longer answered: the peer ended, or cable, GID, MTU, route or flow control failed", Fix: "first check whether the peer's process ended earlier; then compare GIDs and MTUs with `gorun check`, and read the port's counters", Seen: "UCX", Source: "ucx#6000, #5199",
 		},
 		{
+			Key: "t01", Checks: ids("N04", "N07"), Kind: Clue, Pattern: `\bmlx[45]: \S+: got completion with error`,
+			Cause: "an operation of an InfiniBand adapter failed: its peer had ended or did not answer, or memory could not be accessed", Fix: "first look for an earlier error of another rank; then read the port's counters and the kernel's log of both nodes", Seen: "libmlx5", Source: "rdma-core providers/mlx5/cq.c",
+		},
+		{
 			Key: "u06", Checks: ids("N07", "N04", "X-MPI"), Kind: Clue, Pattern: `(?:Remote (?:operation|access|QP)|Local (?:protection|QP operation|length))(?: error)? on \w+:\d+|completion with error: (?:local|remote) \w+`,
 			Cause: "an adapter could not access memory, its own or its peer's: the program freed it, RDMA with GPUs does not work here, or the peer had failed", Fix: "first look for an earlier error of another rank; then try UCX_TLS=ud,sm,self and UCX_IB_GPU_DIRECT_RDMA=0: if that works, update UCX and the adapter's driver", Seen: "UCX", Source: "ib_mlx5_log.c",
 		},

@@ -14,6 +14,7 @@ type head struct {
 	host  string
 	pid   int
 	when  stamp
+	timed bool // the line itself has a time
 }
 
 // readHead removes the prefixes of launchers and collectors from a line, in any
@@ -136,7 +137,7 @@ func (h *head) removeName(line []byte) (rest []byte, more bool) {
 		}
 		return line, false
 	}
-	if after[0] == ':' && after[1] == ' ' && digit {
+	if after[0] == ':' && after[1] == ' ' && digit && !bytes.HasPrefix(name, []byte("mlx")) {
 		h.addLabel(name)
 		h.host = plainText(name)
 		return after[2:], true
@@ -188,7 +189,7 @@ func (h *head) readNCCL(line []byte) {
 // outer time for all lines.
 func (h *head) setTime(t stamp) {
 	if !h.when.isKnown() {
-		h.when = t
+		h.when, h.timed = t, true
 	}
 }
 

@@ -12,6 +12,8 @@ type exception struct {
 	file    string   // the innermost frame: `  File "…", line 1, in f`
 	script  string   // the innermost frame outside libraries
 	source  string   // the line of source of the innermost frame
+	// isBare means that the line of the class has no message.
+	isBare bool
 	// fromLauncher means that a frame is of a launcher.
 	fromLauncher bool
 	// chained means that Python raised it from the exception before it, or while the
@@ -149,6 +151,7 @@ func (t *tracer) readClass(line string) {
 	t.state = inMessage
 	if m := classLine().FindStringSubmatch(line); m != nil {
 		t.exception.class, t.exception.message = m[1], []string{m[2]}
+		t.exception.isBare = m[1] == line
 	} else {
 		t.exception.message = []string{line}
 	}
@@ -213,7 +216,7 @@ func (e *exception) text() string {
 	switch {
 	case e.class == "":
 		return message
-	case message == "":
+	case message == "", e.isBare:
 		return e.class
 	}
 	return e.class + ": " + message

@@ -47,6 +47,11 @@ func (s *Scanner) readTraceback(l *line) {
 	}
 	t.repeated = t.repeated && s.flood.isRepeated()
 	if text := strings.TrimPrefix(strings.TrimRight(s.report.dedent(string(l.raw)), " \t"), t.prefix); text != "" {
+		if t.state == inMessage && l.timed && !t.last.timed { // of a logger
+			if e, ok := t.end(); ok {
+				s.recordException(t, e, l.number)
+			}
+		}
 		before := t.state
 		if at := strings.Index(text, string(traceStart)); at > 0 && !strings.Contains(text[:at], "Original ") {
 			if t.state == inFrames && s.learnPair(t.prefix, text[:at]) { // two writers, line by line
@@ -54,7 +59,7 @@ func (s *Scanner) readTraceback(l *line) {
 				return
 			}
 			t.prefix, text = text[:at], text[at:] // a logger's prefix may stand here only
-			t.rank = l.rank
+			t.rank = max(l.rank, number(rankInPrefix(), []byte(t.prefix)))
 		}
 		if strings.HasSuffix(text, ")") && isTraceback(text) {
 			if n := number(gatheredRank(), []byte(text)); n >= 0 {
@@ -218,6 +223,9 @@ var rayTaskHead = lazyRegexp(`^ray\.exceptions\.RayTaskError\([\w.]+\): ray::`)
 
 // trailingRank matches the rank that tracing's loggers print below a text.
 var trailingRank = lazyRegexp(`^ rank=(\d{1,6})$`)
+
+// rankInPrefix matches torch's rank behind the prefix of a logger.
+var rankInPrefix = lazyRegexp(`\[rank(\d{1,6})\]`)
 
 // gatheredRank matches the rank whose traceback another rank prints, as torch's
 // checkpoints do.
