@@ -41,6 +41,8 @@ type event struct {
 	derived     bool // several lines show it together, or what is missing in them
 	handled     bool // the program or its launcher overcame it, as another line says
 	repeated    bool // its lines are of a flood
+
+	excerpt *excerpt // nil: the event is not the first of its meaning
 }
 
 // following counts the lines after an event.
@@ -114,6 +116,9 @@ type group struct {
 func (s *Scanner) record(e *event, detail string) *event {
 	g := s.groupOf(e, detail)
 	g.count++
+	if g.count == 1 && e.excerpt == nil && e.kind.mayExplain() {
+		s.openExcerpt(e)
+	}
 	s.flood.present.group = g
 	if last := s.lastEvent; last == nil || e.kind.tier() <= last.kind.tier() || last.stream != e.stream || e.number-last.number > detailLines {
 		s.lastEvent = e

@@ -42,6 +42,10 @@ type Finding struct {
 	Count int64  `json:"count"`
 	Text  string `json:"text"` // that line, without prefixes and colours
 
+	// Context is what the same writer printed right before the line and after it, at most
+	// 7 lines.
+	Context []string `json:"context,omitempty"`
+
 	Meaning string `json:"meaning"` // half a sentence
 	Fix     string `json:"fix"`
 
@@ -106,7 +110,7 @@ func (s *Scanner) finding(h *hypothesis) Finding {
 	f := Finding{
 		ID: h.row.ID(), Checks: h.row.Checks[1:], Row: h.row.Key, Severity: h.severity,
 		Rank: e.rank, Local: e.local, Host: e.host, Peer: s.job.nameHost(e.peer), File: s.logs[e.log].Name, Line: e.number,
-		Count: h.count, Text: e.text, Meaning: h.row.Cause, Fix: h.row.Fix,
+		Count: h.count, Text: e.text, Context: e.excerpt.lines(), Meaning: h.row.Cause, Fix: h.row.Fix,
 	}
 	if s.logs[e.log].isTail {
 		f.Line = 0

@@ -2,6 +2,7 @@ package diagnose
 
 import (
 	"bytes"
+	"slices"
 )
 
 const (
@@ -21,27 +22,22 @@ var noWords = anyOf(
 )
 
 // lastWords returns the last telling line before the present one of the worker that
-// ended, or of any worker where the lines do not say whose they are. It sees the part
-// of the log that is in memory.
-func (s *Scanner) lastWords(end *event) string {
-	text, earlier := s.before, s.previous
-	for range maxLastWords {
-		if text = bytes.TrimRight(text, "\r\n"); len(text) == 0 {
-			text, earlier = bytes.TrimRight(earlier, "\r\n"), nil
-		}
-		if s.job.reread++; len(text) == 0 || s.job.reread > maxReread+2*s.number {
-			return ""
-		}
-		at := bytes.LastIndexByte(text, '\n') + 1
-		h, rest := readHead(text[at:][:min(len(text)-at, maxMatched)])
-		text = text[:at]
-		other := func(a, b int) bool { return a >= 0 && b >= 0 && a != b }
-		if other(h.rank, end.rank) || other(h.local, end.local) || other(h.task, end.task) || len(bytes.TrimSpace(rest)) == 0 || noWords().Match(rest) || s.matcher.wordings.has(progressWords, rest) {
+// ended, or of any worker where the lines do not say whose they are. The excerpt has the
+// telling lines before that one.
+func (s *Scanner) lastWords(end *event) (words string, x *excerpt) {
+	x = &excerpt{isOver: true}
+	for h, text := range s.linesBefore(maxLastWords) {
+		if !end.mayBeOf(h) || len(bytes.TrimSpace(text)) == 0 || noWords().Match(text) || s.matcher.wordings.has(progressWords, text) {
 			continue
 		}
-		return plainText(rest)
+		if words == "" {
+			words = plainText(text)
+		} else if x.before = append(x.before, plainText(text)); len(x.before) == maxBefore {
+			break
+		}
 	}
-	return ""
+	slices.Reverse(x.before)
+	return words, x
 }
 
 // readRayTask reads the process of a task of Ray whose traceback follows.

@@ -111,6 +111,7 @@ func (s *Scanner) classify(l *line, hasWord bool) {
 		return
 	}
 	s.report.readLine(s, l)
+	s.extendExcerpts(l)
 	s.job.recordWriter(l)
 	ofStack := s.continueText(l)
 	isKnown := false

@@ -40,6 +40,7 @@ type Scanner struct {
 
 	tracebacks map[streamKey]*tracebackReader // that have not ended
 	followed   []*event                       // errors that the program may have survived
+	excerpts   []*excerpt                     // that may have later lines
 	job        job
 	groups     map[string]*group
 	details    map[string]int // groups, by the likeness of their events
@@ -67,7 +68,7 @@ type current struct {
 // window is the part of the log in memory that the scanner has read.
 type window struct {
 	before   []byte
-	previous []byte // the end of the part before
+	previous []byte // the end of the parts before
 }
 
 // streamKey names a stream of lines: the log, and the hash of the prefixes that
@@ -168,7 +169,7 @@ func (s *Scanner) readBlock(p []byte) {
 		}
 	}
 	block := p
-	defer func() { s.previous = append(s.previous[:0], block[max(0, len(block)-keptBefore):]...) }()
+	defer s.keep(block)
 	for len(p) > 0 {
 		s.before = block[:len(block)-len(p)]
 		if n := s.skipFlood(p); n > 0 {
@@ -197,6 +198,13 @@ func (s *Scanner) readBlock(p []byte) {
 	}
 }
 
+// keep keeps the end of what was read, however small the blocks are.
+func (s *Scanner) keep(block []byte) {
+	block = block[max(0, len(block)-keptBefore):]
+	old := s.previous[max(0, len(s.previous)+len(block)-keptBefore):]
+	s.previous = append(s.previous[:copy(s.previous, old)], block...)
+}
+
 // readFirstLine reads the first line of p and returns the line's length with its end. A
 // line ends with \n or, like those of progress bars, with \r.
 func (s *Scanner) readFirstLine(p []byte) int {
@@ -218,13 +226,13 @@ func (s *Scanner) readFirstLine(p []byte) int {
 
 // needsEveryLine reports whether the lines without a word of the finder matter, too.
 func (s *Scanner) needsEveryLine() bool {
-	return s.pieces <= learnLines || len(s.tracebacks) > 0 || len(s.followed) > 0 || s.report.isOpen || s.since.isKnown() || s.section != nil
+	return s.pieces <= learnLines || len(s.tracebacks) > 0 || len(s.followed) > 0 || len(s.excerpts) > 0 || s.report.isOpen || s.since.isKnown() || s.section != nil
 }
 
 // endLog ends the tracebacks that are open at the end of a log.
 func (s *Scanner) endLog() {
 	s.endTracebacks(func(*tracebackReader) bool { return true })
-	s.followed = nil
+	s.followed, s.excerpts = nil, nil
 	s.readHint()
 }
 

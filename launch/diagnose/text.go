@@ -7,7 +7,10 @@ import (
 	"strings"
 )
 
-// WriteText writes findings as text: the root cause with its line and its fix, then
+// generalID is the id of errors in words that no row knows.
+const generalID = "X-ERROR"
+
+// WriteText writes findings as text: the root cause with its line, the lines beside it and its fix, then
 // other possible causes, consequences and harmless lines.
 func WriteText(w io.Writer, findings []Finding) error {
 	var b strings.Builder
@@ -35,7 +38,11 @@ func WriteText(w io.Writer, findings []Finding) error {
 		if blamed := f.blamed(); blamed != "" {
 			fmt.Fprintf(&b, "  blame: %s\n", blamed)
 		}
-		fmt.Fprintf(&b, "  %s\n  fix: %s\n", f.quote(), f.Fix)
+		fmt.Fprintf(&b, "  %s\n", f.quote())
+		if len(f.Context) > 0 {
+			fmt.Fprintf(&b, "  beside it:\n    %s\n", strings.Join(f.Context, "\n    "))
+		}
+		fmt.Fprintf(&b, "  fix: %s\n", f.Fix)
 		if checks := f.checkIDs(); checks != "" {
 			fmt.Fprintf(&b, "  gorun check finds this before the job starts: %s\n", checks)
 		}
@@ -59,7 +66,10 @@ func WriteText(w io.Writer, findings []Finding) error {
 	if len(causes) > 1 {
 		same := func(f Finding) bool { return f.ID == causes[0].ID }
 		section("The same cause in other lines:", slices.DeleteFunc(slices.Clone(causes[1:]), func(f Finding) bool { return !same(f) }), false)
-		section("Less probable causes:", slices.DeleteFunc(slices.Clone(causes[1:]), same), true)
+		isShown := func(f Finding) bool {
+			return same(f) || f.ID == generalID && slices.Contains(causes[0].Context, f.Text)
+		}
+		section("Less probable causes:", slices.DeleteFunc(slices.Clone(causes[1:]), isShown), true)
 	}
 	section("Consequences:", by[SeverityConsequence], false)
 	section("Harmless:", by[SeverityHarmless], false)

@@ -205,6 +205,7 @@ func (s *Scanner) recordException(t *tracebackReader, e exception, end int64) {
 	if ev.host == "" && !ev.hasOrigin() {
 		s.matcher.wordings.nameOrigin(ev, []byte(e.text()))
 	}
+	ev.excerpt = s.messageOf(&e)
 	t.previous = s.record(ev, e.text()[:min(len(e.text()), 200)])
 }
 

@@ -20,8 +20,10 @@ type workerEnd struct {
 	noStderr bool   // the worker wrote nothing to its standard error
 	lastLine string // the worker's last line on standard error
 	binary   string // the program, as torchrun names it; "": unknown
-	// lastWords is the last telling line of the log before the end.
+	// lastWords is the last telling line of the log before the end. The excerpt has those
+	// before it.
 	lastWords string
+	excerpt   *excerpt
 }
 
 // endPatterns match the lines in which launchers tell a worker's end. Their groups name
@@ -94,7 +96,7 @@ func (s *Scanner) readEnd(l *line, f *fields) {
 		}
 		return
 	}
-	end.lastWords = s.lastWords(end.event)
+	end.lastWords, end.excerpt = s.lastWords(end.event)
 	s.addEnd(end)
 }
 
@@ -104,7 +106,8 @@ func (s *Scanner) readEndCode(l *line, f *fields) { s.endNamed(l, -signalNumber(
 // endNamed records the end of the worker that a line before l names.
 func (s *Scanner) endNamed(l *line, code int) {
 	if e := s.job.ending; e != nil && l.ref().near(lineRef{e.log, e.number}, 3) {
-		s.addEnd(workerEnd{event: e, code: code, isRoot: true, lastWords: s.lastWords(e)})
+		words, x := s.lastWords(e)
+		s.addEnd(workerEnd{event: e, code: code, isRoot: true, lastWords: words, excerpt: x})
 		s.job.ending = nil
 	}
 }
@@ -325,6 +328,9 @@ func (s *Scanner) endEvents() []*event {
 		e := *end.event
 		e.row = s.matcher.byKey[key]
 		e.kind, e.text = e.row.Kind, cmp.Or(text, e.text)
+		if text == end.lastWords {
+			e.excerpt = end.excerpt
+		}
 		if key == rowKilled && !end.isRoot {
 			e.kind = Consequence // the launcher killed it as a last resort
 		}

@@ -1,0 +1,143 @@
+package diagnose
+
+import (
+	"bytes"
+	"iter"
+	"slices"
+)
+
+const (
+	// maxBefore and maxAfter are how many lines an excerpt has before its event and after
+	// it.
+	maxBefore = 4
+	maxAfter  = 3
+	// besideSpan is how many lines before an event, and after it, may be in its excerpt.
+	besideSpan = 8
+)
+
+// excerpt is what the writer of an event printed right before it and after it. The reason
+// of an error is often in such a line.
+type excerpt struct {
+	stream        streamKey
+	number        int64 // of the line of the event
+	before, after []string
+	isOver        bool // no later line belongs to it
+}
+
+// lines returns the lines in their order.
+func (x *excerpt) lines() []string {
+	if x == nil {
+		return nil
+	}
+	return slices.Concat(x.before, x.after)
+}
+
+// openExcerpt gives the first event of a group its excerpt. The lines after the event
+// follow while the scanner reads them.
+func (s *Scanner) openExcerpt(e *event) {
+	x := &excerpt{stream: e.stream, number: e.number}
+	for h, text := range s.linesBefore(besideSpan) {
+		if (streamKey{e.log, h.label}) != e.stream {
+			continue
+		}
+		if len(x.before) == maxBefore || s.endsExcerpt(text) || bytes.HasPrefix(text, []byte("    ")) {
+			break
+		}
+		x.before = append(x.before, plainText(text))
+	}
+	slices.Reverse(x.before)
+	e.excerpt = x
+	s.excerpts = append(s.excerpts, x)
+}
+
+// extendExcerpts adds a line to the excerpts of its stream.
+func (s *Scanner) extendExcerpts(l *line) {
+	if len(s.excerpts) == 0 {
+		return
+	}
+	for _, x := range s.excerpts {
+		switch {
+		case l.number == x.number:
+		case l.number < x.number || l.number-x.number > besideSpan:
+			x.isOver = true
+		case l.stream != x.stream:
+		case len(x.after) == maxAfter || s.endsExcerpt(l.raw):
+			x.isOver = true
+		case !isRule(l.raw):
+			x.after = append(x.after, plainText(l.raw))
+		}
+	}
+	s.excerpts = slices.DeleteFunc(s.excerpts, func(x *excerpt) bool { return x.isOver })
+}
+
+// isRule reports whether a line has no words.
+func isRule(text []byte) bool { return len(bytes.Trim(text, "-=*#+|_ \t\r\n")) == 0 }
+
+// endsExcerpt reports whether a line belongs to something else than the error beside it:
+// the program went on, or a stack begins or ends there.
+func (s *Scanner) endsExcerpt(text []byte) bool {
+	words := s.matcher.wordings
+	return stackFrame().Match(text) || words.has(progressWords, text) && !words.has(hintWords, text)
+}
+
+// stackFrame matches a line of a traceback or of a stack.
+var stackFrame = anyOf(`Traceback \(most recent`, `^During handling of the `, `^The above exception `, `^\s*File "`, `^\s*(?:frame )?#\d+[: ]`, `^\s*(?:0x|@ +0x)`, `\[ *\d+\] \S+\(`, ` NCCL INFO `)
+
+// linesBefore returns up to n lines before the present one with their prefixes, the last
+// one first, without empty lines. It sees the part of the log that is in memory.
+func (s *Scanner) linesBefore(n int) iter.Seq2[head, []byte] {
+	return func(yield func(head, []byte) bool) {
+		text, earlier := s.before, s.previous
+		for range n {
+			if text = bytes.TrimRight(text, "\r\n"); len(text) == 0 {
+				text, earlier = bytes.TrimRight(earlier, "\r\n"), nil
+			}
+			if s.job.reread++; len(text) == 0 || s.job.reread > maxReread+2*s.number {
+				return
+			}
+			at := bytes.LastIndexByte(text, '\n') + 1
+			p := text[at:][:min(len(text)-at, maxMatched)]
+			text = text[:at]
+			if inner, _, ok := unwrapDockerJSON(p); ok {
+				p = bytes.TrimRight(inner, "\r\n")
+			}
+			pod, p := s.readPod(p)
+			h, rest := readHead(p)
+			if len(pod) > 0 {
+				h.addLabel(pod)
+			}
+			if s.section != nil {
+				h.addLabel([]byte(s.section.Name))
+			}
+			if !isRule(rest) && !yield(h, rest) {
+				return
+			}
+		}
+	}
+}
+
+// mayBeOf reports whether the prefixes of a line name no other writer than e's.
+func (e *event) mayBeOf(h head) bool {
+	other := func(a, b int) bool { return a >= 0 && b >= 0 && a != b }
+	return !other(h.rank, e.rank) && !other(h.local, e.local) && !other(h.task, e.task)
+}
+
+// messageOf returns the excerpt of an exception: the lines of its message after the one
+// that is its text. A line that is not indented may be what the program printed next.
+func (s *Scanner) messageOf(e *exception) *excerpt {
+	x := &excerpt{isOver: true}
+	isFirst := true
+	for _, line := range e.message {
+		text := plainText([]byte(line))
+		switch {
+		case text == "":
+		case isFirst:
+			isFirst = false
+		case len(x.after) == maxAfter || line[0] != ' ' && !s.matcher.wordings.has(hintWords, []byte(line)):
+			return x
+		default:
+			x.after = append(x.after, text)
+		}
+	}
+	return x
+}
