@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/gorun/gorun/worker/board"
+	"github.com/gorun/gorun/worker/collective"
 	"github.com/gorun/gorun/worker/internal/stall"
 	"github.com/gorun/gorun/worker/shm"
 )
@@ -513,6 +514,40 @@ func TestHangErrorNamesRanksOfTheWorld(t *testing.T) {
 			}
 			if errs[0] != nil || errs[2] != nil {
 				t.Errorf("ranks 0 and 2: %v, %v", errs[0], errs[2])
+			}
+		})
+	}
+}
+
+// TestAttachedCommunicatorsAreGivenBack attaches to more communicators, one after the other,
+// than a node has memory for.
+func TestAttachedCommunicatorsAreGivenBack(t *testing.T) {
+	for name, perNode := range map[string][]int{"one node": {2}, "two nodes": {2, 1}, "three nodes": {1, 1, 1}} {
+		t.Run(name, func(t *testing.T) {
+			for r, err := range nodes(t, perNode, func(w *World, c *Comm) error {
+				for i := range 70 {
+					a, err := c.Attach(t.Context())
+					if err == nil {
+						err = a.Host.Do(t.Context(), collective.Barrier())
+					}
+					if err == nil {
+						err = a.Leave()
+					}
+					if err != nil {
+						return fmt.Errorf("communicator %d: %w", i, err)
+					}
+					if err := a.Leave(); err != nil { // again
+						return err
+					}
+				}
+				if n := len(w.links.split); n != 0 {
+					return fmt.Errorf("%d groups are left", n)
+				}
+				return Barrier(t.Context(), c)
+			}) {
+				if err != nil {
+					t.Errorf("rank %d: %v", r, err)
+				}
 			}
 		})
 	}

@@ -249,7 +249,7 @@ func (c *Comm) Attach(ctx context.Context) (*attach.Comm, error) {
 		LocalRank: w.set.LocalRank, Device: w.set.Device,
 		Host: own.g, Board: w.board(),
 	}
-	of := &attached{c: own, lines: []collective.Positions{own.g.Positions()}}
+	of := &attached{c: own, id: a.ID, lines: []collective.Positions{own.g.Positions()}}
 	a.World = of
 	if a.Size == 1 {
 		return a, nil
@@ -267,13 +267,14 @@ func (c *Comm) Attach(ctx context.Context) (*attach.Comm, error) {
 
 // attached is the world as an attached communicator sees it.
 type attached struct {
-	c      *Comm
+	c      *Comm                  // for Host
+	id     uint64                 // of the calls
 	lines  []collective.Positions // of both communicators
 	silent func()                 // ends what Answer began; nil: nothing
 }
 
 // Leave is described at attach.World.
-func (a *attached) Leave() {
+func (a *attached) Leave() error {
 	for _, l := range a.lines {
 		if p, ok := l.(*positions); ok {
 			p.close()
@@ -282,6 +283,21 @@ func (a *attached) Leave() {
 	if a.silent != nil {
 		a.silent()
 	}
+	w := a.c.w
+	w.mu.Lock()
+	had := len(w.links.split)
+	w.links.split = slices.DeleteFunc(w.links.split, func(g *collective.Group) bool { return g == a.c.g })
+	open, mesh := len(w.links.split) < had, w.links.mesh
+	w.mu.Unlock()
+	if !open { // World.Close closes it
+		return nil
+	}
+	err := a.c.g.Close()
+	if mesh != nil && a.c.Size() > 1 {
+		mesh.Forget(a.c.g.ID())
+		mesh.Forget(a.id)
+	}
+	return err
 }
 
 // Answer is described at attach.World.

@@ -177,7 +177,7 @@ func (w *World) Close() error {
 	w.gate.Shut(ErrClosed)
 	w.mu.Lock()
 	links, kv := w.links, w.kv
-	w.links.comm, w.kv.store, w.kv.server = nil, nil, nil
+	w.links.comm, w.links.split, w.kv.store, w.kv.server = nil, nil, nil, nil
 	w.mu.Unlock()
 	broken := links.broken() != nil || w.ctx.Err() != nil
 	err := voiced(links.close())

@@ -298,7 +298,7 @@ func (c *Comm) Close() error {
 		err = c.closeInOrder(ctx)
 	}
 	if err == nil { // else others still look for the calls
-		c.at.Leave()
+		err = c.at.Leave()
 	}
 	if c.failed.Load() != nil { // the GPU may still use everything
 		select {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"strings"
 	"sync"
@@ -96,6 +97,28 @@ func (m *Mesh) Connect(rank int) {
 	m.wg.Go(func() {
 		_, _ = m.lane(m.life, laneID{rank: rank}) // a rank that cannot be reached shows when it is needed
 	})
+}
+
+// Forget gives back what the mesh has of a communicator other than the world's, of which this
+// rank makes no call any more. What it has sent still arrives.
+func (m *Mesh) Forget(comm uint64) {
+	m.where.forget(comm)
+	of := func(id laneID) bool { return id.collective && id.comm == comm }
+	m.mu.Lock()
+	var gone, rest []*lane // not in place: others go through m.lanes
+	for _, l := range m.lanes {
+		if of(l.id) {
+			gone = append(gone, l)
+		} else {
+			rest = append(rest, l)
+		}
+	}
+	m.lanes = rest
+	maps.DeleteFunc(m.slots, func(id laneID, _ *slot) bool { return of(id) })
+	m.mu.Unlock()
+	for _, l := range gone {
+		l.close()
+	}
 }
 
 // Err returns why the mesh is broken or closed, or nil.

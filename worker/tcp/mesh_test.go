@@ -1,6 +1,7 @@
 package tcp
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -674,5 +675,55 @@ func TestSourcesAnswer(t *testing.T) {
 	stop()
 	if at := ask(5); at.Call.Kind != 0 {
 		t.Errorf("after stop: %+v", at)
+	}
+}
+
+// TestForgetLeavesNothing makes a call on communicators of two ranks and forgets them, one
+// rank before the other has read what it sent.
+func TestForgetLeavesNothing(t *testing.T) {
+	ms := meshes(t, 2)
+	count := func(m *Mesh) [3]int {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		m.where.mu.Lock()
+		defer m.where.mu.Unlock()
+		return [3]int{len(m.lanes), len(m.slots), len(m.where.last)}
+	}
+	sent := make([]byte, 300<<10)
+	for i := range sent {
+		sent[i] = byte(i % 251)
+	}
+	var before [2][3]int
+	for comm := uint64(1); comm < 6; comm++ {
+		call := &collective.Call{Comm: comm, Kind: collective.KindBroadcast, Type: collective.Uint8, Seq: 1, Count: uint64(len(sent))}
+		a, b := ms[0].Comm(comm, []int{0, 1}), ms[1].Comm(comm, []int{0, 1})
+		first := make(chan error, 1)
+		go func() {
+			a.Enter(call, -1, false)
+			err := a.Put(1, call, sent)
+			if err == nil {
+				err = a.Flush()
+			}
+			a.Leave(call, -1)
+			ms[0].Forget(comm)
+			first <- err
+		}()
+		got := make([]byte, len(sent))
+		b.Enter(call, -1, false)
+		time.Sleep(20 * time.Millisecond) // sleep: the sender fills the socket's buffers
+		if err := b.Get(0, call, got); err != nil || !bytes.Equal(got, sent) {
+			t.Fatalf("communicator %d: received %v", comm, err)
+		}
+		if err := <-first; err != nil {
+			t.Fatal(err)
+		}
+		ms[1].Forget(comm)
+		for r, m := range ms {
+			if comm == 1 {
+				before[r] = count(m)
+			} else if n := count(m); n != before[r] {
+				t.Errorf("rank %d has lanes, slots and places %v after communicator %d, %v after the first", r, n, comm, before[r])
+			}
+		}
 	}
 }

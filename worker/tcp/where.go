@@ -58,6 +58,13 @@ func (w *where) note(call *collective.Call, inside bool) {
 	w.mu.Unlock()
 }
 
+// forget drops the last collective of a communicator.
+func (w *where) forget(comm uint64) {
+	w.mu.Lock()
+	delete(w.last, comm)
+	w.mu.Unlock()
+}
+
 // answer tells a peer where this rank is in the communicator that it asks about.
 func (w *where) answer(l *lane, h header) {
 	w.mu.Lock()

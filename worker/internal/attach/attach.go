@@ -51,9 +51,9 @@ type World interface {
 	// Answer lets last answer what ranks of other nodes ask Host.Below about numbers of
 	// communicators, until Leave. It returns false for numbers that it does not know.
 	Answer(last func(comm uint64) (collective.Call, bool))
-	// Leave gives the lines on the board back. No call of the communicator, and none of Host,
+	// Leave gives back what the world has of the communicator and of Host. No call of either
 	// follows.
-	Leave()
+	Leave() error
 	// Deadline returns ctx with the world's deadline, if it has one.
 	Deadline(ctx context.Context) (context.Context, context.CancelFunc)
 }
