@@ -17,38 +17,31 @@ const (
 // the worker failed only because it lost a peer, or the store that the peers
 // share.
 //
-// What ended the worker decides: the exception of the last traceback or, if
-// that was raised while another was handled, the first exception of the chain.
-// The last lines decide for a program without tracebacks. After a failure of
-// the worker itself the answer is no, whatever else the lines say. A cause that
-// is called a consequence is hidden. A consequence that is called a cause only
+// After a failure of the worker itself the answer is no, whatever else the lines say. A
+// cause that is called a consequence is hidden. A consequence that is called a cause only
 // changes the order of the report.
 func IsConsequence(tail []string) bool {
 	lines := clean(tail)
-	if found := exceptions(lines); len(found) > 0 {
-		return firstOfChain(found).lostPeer()
-	}
-	return showsLostPeer(lines)
-}
-
-// showsLostPeer reports whether the last lines of a program without Python's
-// tracebacks show a lost peer.
-func showsLostPeer(lines []string) bool {
-	read := 0 // lines that may say why the program ended
-	lost := false
-	for i := len(lines) - 1; i >= 0; i-- {
-		line := lines[i]
+	s := NewScanner()
+	s.ReadStderr(-1, -1, "", strings.Join(lines, "\n"))
+	lost := int64(0) // the last line that shows a lost peer
+	for _, h := range s.hypotheses() {
 		switch {
-		case uninformative().MatchString(line):
-			continue
-		case lostPeer().MatchString(line) && !workerFault().MatchString(line):
-			lost = lost || read < lastLines
-		case workerFault().MatchString(line) || nativeFailure().MatchString(line):
+		case h.row.Kind.has(lossOfPeer):
+			for _, e := range h.events {
+				lost = max(lost, e.number)
+			}
+		case h.tier < tierLogged:
 			return false
 		}
-		read++
 	}
-	return lost
+	after := 0 // lines that show that the worker went on
+	for _, line := range lines[lost:] {
+		if !isShutdownLine([]byte(line)) {
+			after++
+		}
+	}
+	return lost > 0 && after < lastLines
 }
 
 // ShowsClosedConnection reports whether the last words of a worker are about a
@@ -61,7 +54,7 @@ func ShowsClosedConnection(tail []string) bool {
 		return closedConnection().MatchString(e.class + ": " + strings.Join(e.message, "\n"))
 	}
 	for i := len(lines) - 1; i >= 0; i-- {
-		if !uninformative().MatchString(lines[i]) {
+		if !noWords().MatchString(lines[i]) {
 			return closedConnection().MatchString(lines[i]) && !workerFault().MatchString(lines[i])
 		}
 	}

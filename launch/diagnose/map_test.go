@@ -66,10 +66,7 @@ func TestEachRowHasASample(t *testing.T) {
 
 // matchRow returns the key of the row that matches a line, "" for none.
 func matchRow(text string) string {
-	m := sharedMatcher()
-	var words entries
-	m.finder.all([]byte(text), func(e, _ int) { words.add(e) })
-	if row, _ := m.match(&words, []byte(text)); row != nil {
+	if row := sharedMatcher().rowOf([]byte(text)); row != nil {
 		return row.Key
 	}
 	return ""

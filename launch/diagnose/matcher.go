@@ -106,6 +106,14 @@ func (m *matcher) match(words *entries, text []byte) (*compiledRow, *fields) {
 	return row, f
 }
 
+// rowOf returns the row that matches a text, nil if there is none.
+func (m *matcher) rowOf(text []byte) *compiledRow {
+	var words entries
+	m.finder.all(text, func(e, _ int) { words.add(e) })
+	row, _ := m.match(&words, text)
+	return row
+}
+
 // matchGeneral returns the first general row that matches text, and where its leftmost
 // match starts.
 func (m *matcher) matchGeneral(text []byte) (row *compiledRow, f *fields) {

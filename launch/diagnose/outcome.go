@@ -27,7 +27,7 @@ const restartLine = `(?i)will restart worker group|\breset workers: \d+|: restor
 
 // readSuccess reads a line that says that the job, or its part, ended well.
 func (s *Scanner) readSuccess(l *line, _ *fields) {
-	if !failedTests().Match(l.raw) {
+	if !failedTests().Match(l.raw) && !s.logs[l.stream.log].isTail {
 		s.overcome(l)
 		s.job.wentWell[l.stream.log] = len(s.job.wentWell) < maxOutcomes
 	}

@@ -232,12 +232,13 @@ func firstOfChain(found []exception) exception {
 }
 
 // lostPeer reports whether e was raised because a peer or the store was lost.
-func (e exception) lostPeer() bool {
+func (e *exception) lostPeer(m *matcher) bool {
 	text := e.class + ": " + strings.Join(e.message, "\n")
-	isLost := e.distributed() && weakLostPeer().MatchString(text)
-	if !isLost && lostPeerWords().first([]byte(text)) >= 0 {
-		isLost = slices.ContainsFunc(strings.Split(text, "\n"), lostPeer().MatchString)
+	showsLoss := func(line string) bool {
+		row := m.rowOf([]byte(line))
+		return row != nil && row.Kind.has(lossOfPeer)
 	}
+	isLost := e.distributed() && weakLostPeer().MatchString(text) || slices.ContainsFunc(strings.Split(text, "\n"), showsLoss)
 	return isLost && !workerFault().MatchString(text)
 }
 
@@ -250,7 +251,7 @@ var (
 )
 
 // distributed reports whether torch.distributed raised e.
-func (e exception) distributed() bool {
+func (e *exception) distributed() bool {
 	return strings.HasPrefix(e.class, "torch.distributed.") ||
 		e.class == "RuntimeError" && (distributedFile().MatchString(e.file) || storeSource().MatchString(e.source))
 }

@@ -57,9 +57,7 @@ func Teach(ctx context.Context, r io.Reader) ([]Lesson, error) {
 		if !errorWord().Match(text) {
 			continue
 		}
-		var words entries
-		m.finder.all(text, func(e, _ int) { words.add(e) })
-		if row, _ := m.match(&words, text); row != nil && row.Key != rowUnknownWarning && !row.Kind.has(general) {
+		if row := m.rowOf(text); row != nil && row.Key != rowUnknownWarning && !row.Kind.has(general) {
 			continue
 		}
 		sample := plainText(text)

@@ -175,7 +175,7 @@ func (s *Scanner) recordException(t *tracebackReader, e exception, end int64) {
 	if s.addSpawnEnd(e.text(), &t.last) {
 		return
 	}
-	key, kind := e.meaning()
+	key, kind := e.meaning(s.matcher)
 	if text := []byte(e.text()); key == rowException && (strings.HasPrefix(e.class, "ray.exceptions.") || s.matcher.wordings.has(summaryWords, text)) {
 		key, kind = rowSummary, Vague
 	}
@@ -243,7 +243,7 @@ var stopText = lazyRegexp(`(?i)\b(?:received|got|caught|handling) (?:a |the )?(?
 
 // meaning returns the row and the class of an exception. The row is "" if a launcher
 // raised e because a worker failed.
-func (e *exception) meaning() (key string, kind Kind) {
+func (e *exception) meaning(m *matcher) (key string, kind Kind) {
 	switch name := e.class[strings.LastIndexByte(e.class, '.')+1:]; {
 	case name == "ChildFailedError", name == "ProcessRaisedException", spawnedLine().MatchString(strings.TrimPrefix(e.text(), "Exception: ")):
 		return "", noKind
@@ -253,7 +253,7 @@ func (e *exception) meaning() (key string, kind Kind) {
 		return rowStopException, Consequence
 	case stopText().MatchString(e.text()):
 		return rowStopSignal, Ending
-	case e.lostPeer():
+	case e.lostPeer(m):
 		return rowPeerException, PeerLost
 	case unreached().MatchString(e.text()) && peerIn(e.text()) != "":
 		return rowUnreached, Catchable
