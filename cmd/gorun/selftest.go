@@ -122,15 +122,8 @@ func checkDevice(on selftest.Compute) error {
 // checkLists returns an error if a list of hosts cannot be written in the end. Rank 0
 // writes them: a node that is known to have others does not check.
 func checkLists(o *jobOptions) error {
-	var errs []error
-	for _, name := range []string{"good", "bad"} {
-		if file, given := o.raw.Flags[name]; given {
-			if err := smallfile.Writable(file); err != nil {
-				errs = append(errs, fmt.Errorf("cannot use --%s %s: %w", name, file, err))
-			}
-		}
-	}
-	if errs == nil {
+	bad := listError(o.raw.Flags)
+	if bad == nil {
 		return nil
 	}
 	sp, err := o.resolve()
@@ -142,7 +135,17 @@ func checkLists(o *jobOptions) error {
 	case sp.Surroundings.Task.Local > 0: // the first task of this node prints the same
 		return exitStatus(rendezvous.ExitUsage)
 	}
-	return usagef("%w", errors.Join(errs...))
+	return bad
+}
+
+// listError returns why the first list that cannot be written cannot.
+func listError(flags map[string]string) error {
+	for _, name := range []string{"good", "bad"} {
+		if err := smallfile.Writable(flags[name]); err != nil {
+			return usagef("cannot use --%s %s: %w", name, flags[name], err)
+		}
+	}
+	return nil
 }
 
 // selftestOptions are the options of a worker that tests.
