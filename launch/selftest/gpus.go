@@ -42,7 +42,7 @@ func (r *Report) compareSharing() *Failure {
 			continue
 		}
 		lines = append(lines, fmt.Sprintf("rank %d and rank %d on %s have the same GPU, %s, and NCCL takes one rank for each", owner.Rank, of.Rank, of.Host, of.GPU.UUID))
-		f.Ranks = append(f.Ranks, owner.Rank, of.Rank)
+		f.blame(nil, []int{owner.Rank, of.Rank})
 		r.mark([]int{owner.Node, of.Node}, StateSuspect)
 	}
 	if lines == nil {
@@ -104,10 +104,7 @@ func (r *Report) compareNCCL() *Failure {
 			continue
 		}
 		lines = append(lines, fmt.Sprintf("%s has NCCL %s, others %s", of.text(), of.GPU.nccl(), r.Ranks[one].GPU.nccl()))
-		f.Ranks = append(f.Ranks, of.Rank)
-		if !slices.Contains(f.Nodes, of.Node) {
-			f.Nodes = append(f.Nodes, of.Node)
-		}
+		f.blame([]int{of.Node}, []int{of.Rank})
 	}
 	if lines == nil {
 		return nil

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -371,5 +372,31 @@ func TestHostOfSeveralNodesHasTheWorstState(t *testing.T) {
 	r := Report{Nodes: []NodeReport{{Host: "a", State: StateGood}, {Host: "a", State: StateBad}, {Host: "b", State: StateGood}}}
 	if good, bad := r.Hosts(StateGood), r.Hosts(StateBad); !slices.Equal(good, []string{"b"}) || !slices.Equal(bad, []string{"a"}) {
 		t.Errorf("good %v, bad %v", good, bad)
+	}
+}
+
+// TestPairsThatFail checks that a pair has the reason of its own test, not that of another
+// test of one of its ranks, and that what fails twice is named once.
+func TestPairsThatFail(t *testing.T) {
+	l := NewLadder(fleet(1, 1, 1, 2), ScopeFull, ComputeCPU)
+	group := func(end End, of int, pair ...int) failedGroup {
+		g := failedGroup{ranks: pair, result: Result{Rank: of, End: end}}
+		if end.isOwn() {
+			g.owners = []Result{g.result}
+		}
+		return g
+	}
+	failed := []failedGroup{group(EndCrashed, 0, 0, 1), group(EndFailed, 0, 0, 2), group(EndLate, 2, 2, 1), group(EndCrashed, 3, 1, 3), group(EndCrashed, 4, 2, 4)}
+	b := blame{failed: true, passed: map[int]int{0: 1, 1: 1, 2: 1, 3: 1, 4: 1}}
+	for _, g := range failed {
+		b.pairs = append(b.pairs, slices.Sorted(slices.Values(g.ranks)))
+	}
+	l.report.failPairs("pairs", b, l.rankSubject, failed)
+	f := l.report.Failure
+	if !slices.Equal(f.Nodes, []int{0, 3}) || !slices.Equal(f.Ranks, []int{0, 3, 4}) || !reflect.DeepEqual(f.Pairs, [][]int{{1, 2}}) {
+		t.Errorf("nodes %v, ranks %v, pairs %v", f.Nodes, f.Ranks, f.Pairs)
+	}
+	if !strings.Contains(f.Text, "what connects them: rank 2 on node2 not done in time;") || strings.Count(f.Text, "rank 0 ") != 1 {
+		t.Error(f.Text)
 	}
 }

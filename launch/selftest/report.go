@@ -94,6 +94,21 @@ func (f *Failure) Error() string {
 	return fmt.Sprintf("the self-test failed at the rung %q: %s", f.Rung, f.Text)
 }
 
+// blame adds nodes and ranks to those to blame, each once.
+func (f *Failure) blame(nodes, ranks []int) {
+	f.Nodes, f.Ranks = union(f.Nodes, nodes), union(f.Ranks, ranks)
+}
+
+// union adds to numbers what they do not have.
+func union(numbers, more []int) []int {
+	for _, n := range more {
+		if !slices.Contains(numbers, n) {
+			numbers = append(numbers, n)
+		}
+	}
+	return numbers
+}
+
 // failedGroup is a group that did not pass, its most telling result, and the results of
 // ranks that failed of their own doing.
 type failedGroup struct {
@@ -244,28 +259,31 @@ func (r *Report) failPairs(rung string, b blame, name func(unit int) subject, fa
 	for _, u := range b.units {
 		s := name(u)
 		lines = append(lines, fmt.Sprintf("%s fails with each partner, and they work with others: %s", s.text, r.reason(failed, s.ranks)))
-		f.Nodes, f.Ranks = append(f.Nodes, s.nodes...), append(f.Ranks, s.ranks...)
+		f.blame(s.nodes, s.ranks)
 		r.mark(s.nodes, StateBad)
 	}
 	for _, pair := range b.pairs {
-		if owners := r.ownersOf(pair, name, failed); owners != nil {
+		groups := groupsOf(pair, name, failed)
+		if owners := ownersOf(pair, name, groups); owners != nil {
 			for _, one := range owners {
-				lines = append(lines, r.blameRank(&f, one))
+				if !slices.Contains(f.Ranks, one.Rank) { // it failed with another partner too
+					lines = append(lines, r.blameRank(&f, one))
+				}
 			}
 			continue
 		}
 		var texts []string
-		var ids, nodes, ranks []int
+		var ids, nodes []int
 		both := "; each works with others, so it is what connects them"
 		for _, u := range pair {
 			s := name(u)
 			texts, ids = append(texts, s.text), append(ids, s.id)
-			nodes, ranks = append(nodes, s.nodes...), append(ranks, s.ranks...)
+			nodes = append(nodes, s.nodes...)
 			if b.passed[u] == 0 {
 				both = ""
 			}
 		}
-		lines = append(lines, fmt.Sprintf("%s fail together%s: %s", join(texts), both, r.reason(failed, ranks)))
+		lines = append(lines, fmt.Sprintf("%s fail together%s: %s", join(texts), both, r.reason(groups, nil)))
 		f.Pairs = append(f.Pairs, ids)
 		r.mark(nodes, StateSuspect)
 	}
@@ -284,17 +302,14 @@ func (r *Report) failPairs(rung string, b blame, name func(unit int) subject, fa
 	r.Failure, r.OK = &f, false
 }
 
-// ownersOf returns the results of the ranks that made a pair of units fail of their own
-// doing, if all are of one unit.
-func (r *Report) ownersOf(pair []int, name func(unit int) subject, failed []failedGroup) []Result {
+// ownersOf returns the results of the ranks that made the groups of a pair of units fail of
+// their own doing, if all are of one unit.
+func ownersOf(pair []int, name func(unit int) subject, groups []failedGroup) []Result {
 	var owners []Result
 	var of []int // units
 	for _, unit := range pair {
 		ranks := name(unit).ranks
-		for _, g := range failed {
-			if !r.isGroupOf(g, pair, name) {
-				continue
-			}
+		for _, g := range groups {
 			for _, one := range g.owners {
 				if slices.Contains(ranks, one.Rank) {
 					owners, of = append(owners, one), append(of, unit)
@@ -311,22 +326,28 @@ func (r *Report) ownersOf(pair []int, name func(unit int) subject, failed []fail
 	return owners
 }
 
-// isGroupOf reports whether a failed group was of these units: it has a rank of each.
-func (r *Report) isGroupOf(g failedGroup, units []int, name func(unit int) subject) bool {
-	return !slices.ContainsFunc(units, func(unit int) bool {
-		ranks := name(unit).ranks
-		return !slices.ContainsFunc(g.ranks, func(rank int) bool { return slices.Contains(ranks, rank) })
-	})
+// groupsOf returns the failed groups of these units and no others.
+func groupsOf(units []int, name func(unit int) subject, failed []failedGroup) (groups []failedGroup) {
+	for _, g := range failed {
+		left := slices.Clone(g.ranks)
+		missing := false
+		for _, unit := range units {
+			ranks, had := name(unit).ranks, len(left)
+			left = slices.DeleteFunc(left, func(rank int) bool { return slices.Contains(ranks, rank) })
+			missing = missing || len(left) == had
+		}
+		if !missing && len(left) == 0 {
+			groups = append(groups, g)
+		}
+	}
+	return groups
 }
 
 // blameRank adds a rank that failed of its own doing to a failure, and returns the line
 // that says so.
 func (r *Report) blameRank(f *Failure, one Result) string {
 	of := r.Ranks[one.Rank]
-	if !slices.Contains(f.Nodes, of.Node) {
-		f.Nodes = append(f.Nodes, of.Node)
-	}
-	f.Ranks = append(f.Ranks, one.Rank)
+	f.blame([]int{of.Node}, []int{one.Rank})
 	r.mark([]int{of.Node}, StateBad)
 	return fmt.Sprintf("%s: %s", of.text(), one.describe())
 }
