@@ -113,6 +113,8 @@ func TestMessageOfAnException(t *testing.T) {
 		{"then a launcher's line", frame + "RuntimeError: no accumulator\n" + agent, "RuntimeError: no accumulator (data/train.py:41)"},
 		{"the reason comes with the next of the chain", frame + "TimeoutError\n\nThe above exception was the direct cause of the following exception:\n\n" + frame + "TimeoutError: the call of step timed out\n", "TimeoutError (data/train.py:41): TimeoutError: the call of step timed out"},
 		{"a type of C++ in a stack", frame + "RuntimeError: sizes differ\n1  0x7f lib::run(int, std::optional<int>) + 1102\n", "RuntimeError: sizes differ (data/train.py:41)"},
+		{"an advice of the next exception", frame + "TypeError: no iterator\n\nTrainingFailedError: the run failed.\nYou can continue this run\n", "TypeError: no iterator (data/train.py:41)"},
+		{"without indentation", "Traceback (most recent call last):\nFile \"/data/train.py\", line 41, in <module>\nmain()\nRuntimeError: setup failed!\n", "RuntimeError: setup failed! (data/train.py:41)"},
 		{"behind a logger's front", "12:00:00 run - INFO - [rank7]: Traceback (most recent call last):\n12:00:00 run - INFO - [rank7]:   File \"/data/train.py\", line 41, in <module>\n12:00:00 run - INFO - [rank7]: KeyError: 'x'\n", "KeyError: 'x' (data/train.py:41)"},
 	} {
 		if found := scan(t, "job.log", c.log); len(found) == 0 || found[0].Text != c.text || found[0].Severity != SeverityCause {

@@ -44,6 +44,7 @@ func TestWhatFollowsAnError(t *testing.T) {
 		{"retries", failed + "retrying in 5 s\n" + lines(3, "step 2 loss 2.1"), false},
 		{"one like it was survived", failed + lines(9, "step 2 loss 2.1") + failed, false},
 		{"then an exit code", failed + lines(9, "step 2 loss 2.1") + "the program exited with code 3\n", true},
+		{"a path with the name of a level", "step 1\nCRITICAL no answer from http://host/a/paths-info/7\n", true},
 		{"the last retry", "step 1\nERROR store: no answer after 5 retries\n", true},
 		{"another worker goes on", "2: " + failed + lines(21, "0: step 2 loss 2.1"), false},
 		{"other workers end, too", "2: " + failed + lines(9, "0: step 2 loss 2.1"), true},

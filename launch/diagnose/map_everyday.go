@@ -99,7 +99,7 @@ func everydayRows() []Row {
 			Cause: "Slurm cannot give the job or step what it asks for", Fix: ask, Seen: "Slurm", Source: "salloc, srun",
 		},
 		{
-			Key: rowScheduling, Checks: ids("X-RESOURCES"), Kind: CatchableClue, Pattern: `exceeded quota: |FailedScheduling .*(?:Insufficient|didn't match|untolerated taint)|\d+ Insufficient (?:nvidia\.com/gpu|cpu|memory)|No available node types can fulfill resource request|cannot be scheduled right now|node has no GPU available|does not allocate any GPUs`,
+			Key: rowScheduling, Checks: ids("X-RESOURCES"), Kind: CatchableClue, Pattern: `exceeded quota: |FailedScheduling .*(?:Insufficient|didn't match|untolerated taint)|\d+ Insufficient (?:nvidia\.com/gpu|cpu|memory)|No available node types can fulfill resource request|cannot be scheduled right now|have taken more than \d+s to be scheduled|node has no GPU available|does not allocate any GPUs`,
 			Cause: "the cluster has no free node with what the job asks for", Fix: "ask for less, or wait until nodes are free: kubectl describe pod, ray status", Seen: "Kubernetes, Ray", Source: "kube-scheduler, ray",
 		},
 		{

@@ -103,6 +103,7 @@ type tracer struct {
 	chained, ignored bool // of the next exception
 	hasEnded         bool // an earlier exception has ended
 	nested           int  // tracebacks that began inside another: their lines are mixed
+	flat             bool // the lines lost their indentation
 }
 
 // readLine reads the next line, which must not be empty. It returns the exception
@@ -120,13 +121,14 @@ func (t *tracer) readLine(line string) (done exception, ok bool) {
 	case isTraceback(line), t.state != inFrames && isFrame(line) && !nativeFrame().MatchString(line):
 		done, ok = t.end()
 		t.exception = exception{chained: t.chained && t.hasEnded}
-		t.chained, t.state = false, inFrames
+		t.chained, t.flat, t.state = false, false, inFrames
 		if line[0] != 'T' {
 			t.exception.readFrame(line)
 		}
-	case t.state == inFrames && isFrame(line):
+	case t.state == inFrames && (isFrame(line) || isFrame(" "+line)):
+		t.flat = !isFrame(line)
 		t.exception.readFrame(line)
-	case t.state == inFrames && (line[0] == ' ' || line[0] == '\t'):
+	case t.state == inFrames && (line[0] == ' ' || line[0] == '\t' || t.flat && !errorLine().MatchString(line)):
 		if strings.Trim(line, " ^~") != "" {
 			t.exception.source = line
 		}

@@ -197,6 +197,9 @@ func (s *Scanner) recordException(t *tracebackReader, e exception, end int64) {
 	t.isBare = e.text() == e.class
 	ev.handled = s.job.wentWell[ev.log] && e.script == "" // finalizers fail at exit
 	for _, line := range e.message[min(1, len(e.message)):] {
+		if errorLine().MatchString(line) { // of another exception
+			break
+		}
 		if n := number(trailingRank(), []byte(line)); n >= 0 && !ev.hasOrigin() {
 			ev.rank = n
 		}
