@@ -22,12 +22,12 @@ type corpusLog struct {
 	name   string
 	source string // the public thread, or none
 	ids    []string
-	want   map[string]string // rank, host, peer, text
+	want   map[string]string // rank, host, peer, text, beside
 	body   string
 }
 
-// isHealthy reports whether the job worked.
-func (c *corpusLog) isHealthy() bool { return slices.Equal(c.ids, []string{"none"}) }
+// isHealthy reports whether the job worked. Ids beside "none" are right for it, too.
+func (c *corpusLog) isHealthy() bool { return c.ids[0] == "none" }
 
 // isAside reports whether the log belongs to the half that is put aside.
 func (c *corpusLog) isAside() bool {
@@ -102,7 +102,9 @@ const (
 // judge compares findings with what the corpus says of the log.
 func (c *corpusLog) judge(found []Finding) verdict {
 	if c.isHealthy() {
-		if slices.ContainsFunc(found, func(f Finding) bool { return f.Severity != SeverityHarmless && !f.Doubtful }) {
+		if slices.ContainsFunc(found, func(f Finding) bool {
+			return f.Severity != SeverityHarmless && !f.Doubtful && !slices.Contains(c.ids, f.ID)
+		}) {
 			return falseAlarm
 		}
 		return right
@@ -114,8 +116,9 @@ func (c *corpusLog) judge(found []Finding) verdict {
 	rank, hasRank := c.want["rank"]
 	wrongRank := hasRank && (rank == "-" && len(f.Ranks) > 0 || rank != "-" && !slices.Contains(ranksOf(f), rank))
 	wrongHost := c.want["host"] != "" && f.Host != c.want["host"]
+	beside := strings.Join(append([]string{f.Text}, f.Context...), "\n")
 	switch {
-	case slices.Contains(c.ids, f.ID) && !wrongRank && !wrongHost && strings.Contains(f.Text, c.want["text"]) && strings.Contains(f.Peer, c.want["peer"]):
+	case slices.Contains(c.ids, f.ID) && !wrongRank && !wrongHost && strings.Contains(f.Text, c.want["text"]) && strings.Contains(beside, c.want["beside"]) && strings.Contains(f.Peer, c.want["peer"]):
 		return right
 	case wrongRank && len(f.Ranks) > 0, wrongHost && f.Host != "":
 		return harmful
@@ -217,6 +220,8 @@ var blindScores = map[string]struct{ right, harmful, alarms int }{
 	"blind4": {right: 54, harmful: 0, alarms: 0},
 	"blind5": {right: 58, harmful: 0, alarms: 0},
 	"blind6": {right: 48, harmful: 0, alarms: 0},
+	"blind7": {right: 35, harmful: 2, alarms: 2},
+	"blind8": {right: 41, harmful: 2, alarms: 1},
 }
 
 // TestBlindSets scores the blind sets. The scores keep what was reached.
