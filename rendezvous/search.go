@@ -3,6 +3,7 @@ package rendezvous
 import (
 	"cmp"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -322,6 +323,10 @@ func (m *Machine) lostMember(control string, e Closed) Cause {
 // ConnectionEnded is the text of a Closed without a more precise reason.
 const ConnectionEnded = "the connection ended"
 
+// GaveUp begins the text of a Closed whose stream the other side ended, because it heard
+// nothing from this node. What follows is what the other side says of this node.
+const GaveUp = "it gave this node up: "
+
 // lostText says why an agent counts as lost.
 func lostText(silent bool, text string) string {
 	switch {
@@ -329,6 +334,8 @@ func lostText(silent bool, text string) string {
 		return "its agent closed the connection without a message; it was killed or crashed"
 	case silent:
 		return "no sign of life from its agent (" + text + "); the node or the network between is down"
+	case strings.HasPrefix(text, GaveUp):
+		return "its agent ended the connection, because it heard nothing from this node (" + strings.TrimPrefix(text, GaveUp) + "); the network between them loses messages"
 	}
 	return "its agent closed the connection without a message (" + text + "); it was killed or crashed"
 }

@@ -1,6 +1,7 @@
 package control
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -48,6 +49,21 @@ func TestSilence(t *testing.T) {
 	}
 	if d := time.Since(began); d > opts.Silence+20*time.Second {
 		t.Errorf("noticed after %v", d)
+	}
+}
+
+// TestGivenUp checks that an agent whose messages do not arrive learns that the other one
+// gave it up, and does not take that one for killed.
+func TestGivenUp(t *testing.T) {
+	checkLeaks(t)
+	mute, strict := shortTimes(), shortTimes()
+	mute.Interval, mute.Silence = time.Hour, 2*time.Hour
+	strict.Interval, strict.Silence = 50*time.Millisecond, 300*time.Millisecond
+	a, b := start(t, mute), start(t, strict)
+	at, _ := pair(a, b, b.addr, "hi")
+	c := await(a, func(e rendezvous.Closed) bool { return e.Conn == at })
+	if text, ok := strings.CutPrefix(c.Text, rendezvous.GaveUp); c.Clean || c.Silent || !ok || !strings.HasPrefix(text, "silent for ") {
+		t.Errorf("%+v", c)
 	}
 }
 

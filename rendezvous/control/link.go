@@ -186,8 +186,11 @@ func (l *link) run(ctx context.Context, closeSend func() error) error {
 		}
 		l.post(rendezvous.Closed{Conn: l.id, Clean: e.clean, Silent: e.silent, Text: e.text}, true)
 	}
-	if e.clean || closedHere {
+	switch {
+	case e.clean || closedHere:
 		return nil
+	case e.silent:
+		return status.Error(gaveUp, e.text)
 	}
 	return errors.New(e.text)
 }
@@ -282,6 +285,10 @@ func (l *link) setSending(since time.Time) {
 	l.out.since = since
 }
 
+// gaveUp is the code with which a server says that it ended a stream because the other
+// side was silent.
+const gaveUp = codes.DeadlineExceeded
+
 // brief removes gRPC's wrapping from an error and says it in words that need no
 // knowledge of gRPC. On the two sides of a connection that breaks, gRPC says "context
 // canceled" and "error reading from server: EOF".
@@ -295,6 +302,8 @@ func brief(err error) string {
 		text = s.Message()
 	}
 	switch {
+	case ok && s.Code() == gaveUp:
+		return rendezvous.GaveUp + text
 	case errors.Is(err, context.Canceled), ok && s.Code() == codes.Canceled, strings.HasSuffix(text, "EOF"):
 		return rendezvous.ConnectionEnded
 	case strings.HasSuffix(text, syscall.ECONNRESET.Error()):
