@@ -73,7 +73,7 @@ func findAddress(ctx context.Context, n *spec.Network, names []string) (address,
 	}
 	reach, named := "", -1
 	for i, e := range n.Endpoints {
-		addrs, err := lookupEndpoint(ctx, e) // if it is unknown yet, the wait for the other nodes reports it
+		addrs, err := lookupEndpoint(ctx, e, lookupSoon) // if it is unknown yet, the wait for the other nodes reports it
 		here := false
 		for _, addr := range addrs {
 			ip := addr.Addr()
@@ -130,7 +130,7 @@ func findAddress(ctx context.Context, n *spec.Network, names []string) (address,
 // "". A loopback address counts only if another node has one, too: then all nodes are
 // on this machine. Otherwise Debian's /etc/hosts maps this machine's name to it.
 func addressOf(ctx context.Context, host, peer string) string {
-	ips, _ := lookup(ctx, host)
+	ips, _ := lookupSoon(ctx, host)
 	loopback := ""
 	for _, ip := range ips {
 		switch {
@@ -140,7 +140,7 @@ func addressOf(ctx context.Context, host, peer string) string {
 			return ip.String()
 		}
 	}
-	others, _ := lookup(ctx, peer)
+	others, _ := lookupSoon(ctx, peer)
 	if len(others) > 0 && others[0].IsLoopback() {
 		return loopback
 	}
@@ -149,7 +149,7 @@ func addressOf(ctx context.Context, host, peer string) string {
 
 // lookupLocal looks up the value of --local-addr.
 func lookupLocal(ctx context.Context, host string) ([]netip.Addr, error) {
-	ips, err := lookup(ctx, host)
+	ips, err := lookupSoon(ctx, host)
 	if err != nil {
 		return nil, &spec.UsageError{Err: fmt.Errorf("cannot use --local-addr %s: %w", host, err)}
 	}
@@ -163,8 +163,6 @@ func lookup(ctx context.Context, host string) ([]netip.Addr, error) {
 	if ip, err := netip.ParseAddr(host); err == nil {
 		return []netip.Addr{ip}, nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
-	defer cancel()
 	ips, err := net.DefaultResolver.LookupNetIP(ctx, "ip", host)
 	if err == nil && len(ips) == 0 {
 		err = fmt.Errorf("%s has no address", host)
@@ -173,6 +171,13 @@ func lookup(ctx context.Context, host string) ([]netip.Addr, error) {
 		ips[i] = ips[i].Unmap()
 	}
 	return preferIPv4(ips), err
+}
+
+// lookupSoon is lookup for what a node can do without: it waits two seconds.
+func lookupSoon(ctx context.Context, host string) ([]netip.Addr, error) {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	return lookup(ctx, host)
 }
 
 // preferIPv4 moves the IPv4 addresses to the front and keeps the order otherwise.

@@ -69,7 +69,7 @@ type masterAddress struct {
 // would make them hang. It is not an error, because schedulers set the variable for
 // every job.
 func lookupMaster(ctx context.Context, host string) masterAddress {
-	ips, err := lookup(ctx, host)
+	ips, err := lookupSoon(ctx, host)
 	if err != nil {
 		return masterAddress{why: fmt.Sprintf("gorun cannot look up the name (%v)", err)}
 	}

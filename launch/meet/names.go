@@ -17,8 +17,8 @@ import (
 // maxTargets bounds how many hosts of a DNS service record are looked up.
 const maxTargets = 256
 
-// lookupEndpoint returns the addresses that an endpoint stands for.
-func lookupEndpoint(ctx context.Context, e spec.Endpoint) ([]netip.AddrPort, error) {
+// lookupEndpoint returns the addresses that an endpoint stands for, by lookup.
+func lookupEndpoint(ctx context.Context, e spec.Endpoint, lookup func(context.Context, string) ([]netip.Addr, error)) ([]netip.AddrPort, error) {
 	type target struct {
 		host string
 		port uint16
@@ -102,7 +102,7 @@ func newNames(n *spec.Network, ip string, elastic bool) *names {
 // nodes'.
 func (ns *names) find(ctx context.Context, endpoint string) (gossip.Found, error) {
 	e := ns.endpoints[endpoint]
-	addrs, err := lookupEndpoint(ctx, e)
+	addrs, err := lookupEndpoint(ctx, e, lookup)
 	if err != nil {
 		return gossip.Found{}, err
 	}

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"os"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -26,7 +28,7 @@ func (p *Plane) Dial(ctx context.Context, addr string) {
 		return
 	}
 	p.wg.Go(func() {
-		tcp, err := (&net.Dialer{Timeout: p.opts.Dial, Control: limitSegments}).DialContext(ctx, "tcp", addr)
+		tcp, err := p.connect(ctx, addr)
 		answered := err == nil || errors.Is(err, syscall.ECONNRESET)
 		if err == nil {
 			err = p.dialed(ctx, addr, tcp)
@@ -39,6 +41,32 @@ func (p *Plane) Dial(ctx context.Context, addr string) {
 		}
 		p.opts.Post(rendezvous.DialFailed{Addr: addr, Refused: errors.Is(err, syscall.ECONNREFUSED), Text: err.Error()})
 	})
+}
+
+// lookupTime bounds how long the host of an address is looked up. A name server that does
+// not answer costs a resolver 5 s, for each suffix of names, before it asks the next one.
+const lookupTime = 30 * time.Second
+
+// connect connects to addr, whose host may be a name, in the time Dial after the look-up.
+func (p *Plane) connect(ctx context.Context, addr string) (net.Conn, error) {
+	life, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var found sync.Once
+	var expired, connecting atomic.Bool
+	limit := time.AfterFunc(lookupTime, func() { expired.Store(true); cancel() })
+	defer limit.Stop()
+	d := net.Dialer{Control: func(network, address string, c syscall.RawConn) error {
+		found.Do(func() { connecting.Store(true); limit.Reset(p.opts.Dial) })
+		return limitSegments(network, address, c)
+	}}
+	c, err := d.DialContext(life, "tcp", addr)
+	switch {
+	case err == nil || !expired.Load() || ctx.Err() != nil:
+		return c, err
+	case connecting.Load():
+		return nil, fmt.Errorf("dial tcp %s: %w", addr, os.ErrDeadlineExceeded)
+	}
+	return nil, fmt.Errorf("no name server said within %v what %s is", lookupTime, addr)
 }
 
 // segment is the largest payload of a TCP segment of a stream, in bytes. It fits into

@@ -294,7 +294,7 @@ const gaveUp = codes.DeadlineExceeded
 // canceled" and "error reading from server: EOF".
 func brief(err error) string {
 	if errors.Is(err, io.EOF) {
-		return "closed"
+		return rendezvous.ConnectionEnded
 	}
 	text := err.Error()
 	s, ok := status.FromError(err)

@@ -43,7 +43,8 @@ type names struct {
 // lookup is the result of the last look-up that succeeded.
 type lookup struct {
 	Found
-	done bool // a look-up has ended, or none is needed
+	done  bool          // a look-up has ended, or none is needed
+	limit time.Duration // of the next look-up, 0: minLookup
 }
 
 func newNames(e Endpoints) names {
@@ -77,8 +78,13 @@ func (n *names) candidates() int {
 	return all
 }
 
-// lookupLimit bounds one look-up.
-const lookupLimit = 2 * time.Second
+// minLookup and maxLookup bound one look-up. A name server that does not answer costs a
+// resolver 5 s, for each suffix of names, before it asks the next server. So each look-up
+// that was not answered gives the next one twice the time.
+const (
+	minLookup = 2 * time.Second
+	maxLookup = 30 * time.Second
+)
 
 // lookUp looks up an endpoint and keeps what it finds.
 func (g *Gossip) lookUp(ctx context.Context, i int) (Found, error) {
@@ -87,9 +93,16 @@ func (g *Gossip) lookUp(ctx context.Context, i int) (Found, error) {
 	if find == nil {
 		find = lookUpHost
 	}
-	ctx, cancel := context.WithTimeout(ctx, lookupLimit)
+	g.mu.Lock()
+	limit := max(g.names.found[i].limit, minLookup)
+	g.mu.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	found, err := find(ctx, endpoint)
+	if err != nil && ctx.Err() != nil {
+		err = fmt.Errorf("no answer within %v (%w)", limit, err)
+		limit = min(2*limit, maxLookup)
+	}
 	if err == nil && len(found.Addrs) == 0 {
 		err = errors.New("it has no address")
 	}
@@ -97,6 +110,7 @@ func (g *Gossip) lookUp(ctx context.Context, i int) (Found, error) {
 	defer g.mu.Unlock()
 	l := &g.names.found[i]
 	before := g.names.candidates()
+	l.limit = limit
 	if l.done = true; err == nil {
 		l.Found = found
 	}
@@ -169,7 +183,7 @@ func (g *Gossip) serve(i int, at netip.AddrPort) error {
 	own := g.names.own
 	g.mu.Unlock()
 	own.meta.Store(&b)
-	_ = g.list.UpdateNode(lookupLimit) // the next exchange says it, too
+	_ = g.list.UpdateNode(minLookup) // the next exchange says it, too
 	return nil
 }
 

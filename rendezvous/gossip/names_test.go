@@ -66,6 +66,25 @@ func TestNameGrows(t *testing.T) {
 	}
 }
 
+// TestSlowNameServer checks that agents meet whose look-ups take longer than the first of
+// them may.
+func TestSlowNameServer(t *testing.T) {
+	t.Parallel()
+	at := freePort(t, "127.0.0.1")
+	a := config(1, at)
+	a.Endpoints.Serves = 0
+	b := config(2, "head:7")
+	b.Endpoints.Lookup = func(ctx context.Context, _ string) (Found, error) {
+		select {
+		case <-ctx.Done():
+			return Found{}, ctx.Err()
+		case <-time.After(minLookup + minLookup/2):
+			return Found{Addrs: []netip.AddrPort{netip.MustParseAddrPort(at)}}, nil
+		}
+	}
+	meet(t, open(t, a), open(t, b))
+}
+
 // TestCandidates checks how many nodes endpoints stand for.
 func TestCandidates(t *testing.T) {
 	one, three := Found{Addrs: make([]netip.AddrPort, 2)}, Found{Addrs: make([]netip.AddrPort, 3), Several: true}
@@ -73,11 +92,11 @@ func TestCandidates(t *testing.T) {
 		found []lookup
 		want  int
 	}{
-		{[]lookup{{one, true}}, 0},
-		{[]lookup{{one, false}}, 1},
-		{[]lookup{{three, true}}, 3},
-		{[]lookup{{one, true}, {three, true}}, 4},
-		{[]lookup{{Found{}, true}, {one, true}}, 0},
+		{[]lookup{{one, true, 0}}, 0},
+		{[]lookup{{one, false, 0}}, 1},
+		{[]lookup{{three, true, 0}}, 3},
+		{[]lookup{{one, true, 0}, {three, true, 0}}, 4},
+		{[]lookup{{Found{}, true, 0}, {one, true, 0}}, 0},
 	} {
 		n := names{found: tt.found}
 		if got := n.candidates(); got != tt.want {
