@@ -110,7 +110,7 @@ func (e *HangError) allHere() string {
 	b.WriteString("; no rank is missing")
 	for _, p := range e.Others[:min(len(e.Others), maxHere)] {
 		switch {
-		case p.Inside && p.Call.Kind != KindSend && p.Call.Seq == e.Call.Seq:
+		case p.Inside && (p.Call.Kind == KindSend) == (e.Call.Kind == KindSend) && p.Call.Seq == e.Call.Seq:
 			fmt.Fprintf(&b, ", rank %d is in this call too%s", p.World, at(p.Caller))
 		case p.Inside:
 			fmt.Fprintf(&b, ", rank %d has left it and is in %s%s", p.World, p.text(), at(p.Caller))

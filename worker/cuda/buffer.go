@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"runtime"
+	"slices"
 	"unsafe"
 
 	"github.com/gorun/gorun/worker"
@@ -213,12 +214,7 @@ func (b *Buffer[T]) Free(ctx context.Context) error {
 	c.held.enter(ctx)
 	defer c.held.leave()
 	c.own.mu.Lock()
-	for i, m := range c.own.memory {
-		if m == b.m {
-			c.own.memory = append(c.own.memory[:i], c.own.memory[i+1:]...)
-			break
-		}
-	}
+	c.own.memory = slices.DeleteFunc(c.own.memory, func(m *memory) bool { return m == b.m })
 	c.own.mu.Unlock()
 	return voiced(b.m.release(c.core))
 }

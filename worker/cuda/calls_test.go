@@ -106,6 +106,63 @@ func TestDeadlineNamesWhoIsMissing(t *testing.T) {
 	}
 }
 
+// TestDeadlineOfAMessage ends the context of a rank that waits for a message: the other rank
+// has not called, or has sent it and its GPU holds it up.
+func TestDeadlineOfAMessage(t *testing.T) {
+	for _, test := range []struct {
+		name        string
+		apart, sent bool
+		want        string
+	}{
+		{"not sent", false, false, "rank 1 has not arrived, it has left barrier #1"},
+		{"not sent between nodes", true, false, "rank 1 has not arrived, it has left barrier #1"},
+		{"sent", false, true, "no rank is missing, rank 1 is in this call too"},
+		{"sent between nodes", true, true, "no rank is missing, rank 1 is in this call too"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			f := newFake(t)
+			ready, left := make(chan struct{}), make(chan struct{})
+			errs := gpus(t, f, 2, place{apart: test.apart}, func(r rank, c *cuda.Comm) error {
+				b, err := cuda.Alloc[float32](r.ctx, c, 8)
+				if err == nil {
+					err = cuda.Barrier(r.ctx, c)
+				}
+				if err != nil {
+					return err
+				}
+				if r.Rank() == 1 {
+					if test.sent {
+						f.set("FAKE_CUDA_HOLD", "1")
+						err = cuda.Send(r.ctx, c, b, 0)
+					}
+					close(ready)
+					<-left
+					return err
+				}
+				defer close(left)
+				<-ready
+				if err := cuda.Recv(r.ctx, c, b, 1); err != nil {
+					return err
+				}
+				ctx, cancel := context.WithTimeout(r.ctx, 50*time.Millisecond)
+				defer cancel()
+				return c.Wait(ctx)
+			})
+			err := errs[0]
+			hang, ok := errors.AsType[*worker.HangError](err)
+			if !ok || !errors.Is(err, context.DeadlineExceeded) || len(hang.Others) != 1 || hang.Others[0].Arrived != test.sent {
+				t.Fatalf("error %v", err)
+			}
+			for _, want := range []string{"receive #1 (float32 x 8)", "from rank 1 on GPUs failed", test.want} {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("%v\ndoes not say %q", err, want)
+				}
+			}
+		})
+	}
+}
+
 // TestMismatch makes two ranks call different things. On one node it is seen before a kernel
 // hangs, on two nodes by the one that waits.
 func TestMismatch(t *testing.T) {

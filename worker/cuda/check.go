@@ -1,7 +1,6 @@
 package cuda
 
 import (
-	"fmt"
 	"slices"
 
 	"github.com/gorun/gorun/worker/board"
@@ -171,7 +170,12 @@ func (c *core) compareMessages(w *work) error {
 	}
 	if w.from >= 0 {
 		w.Call.Seq = c.pairs[w.from].in.number + 1
-		return c.showMessage(w.from, false, shown, w.dst.desc.Count)
+		if err := c.showMessage(w.from, false, shown, w.dst.desc.Count); err != nil {
+			return err
+		}
+	}
+	if max(w.to, w.from) != c.at.Rank { // else it is a copy
+		c.last.message = w.message()
 	}
 	return nil
 }
@@ -310,12 +314,4 @@ func (c *core) about(r int, send bool) uint64 {
 		call.Seq = 1
 	}
 	return call.Signature()
-}
-
-// wrap says which call failed.
-func wrap(call *collective.Call, err error) error {
-	if err == nil || call.Kind == 0 {
-		return err
-	}
-	return fmt.Errorf("%v on GPUs failed: %w", *call, err)
 }

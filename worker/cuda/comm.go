@@ -9,6 +9,7 @@ import (
 	"time"
 	"unsafe"
 
+	"github.com/gorun/gorun/worker"
 	"github.com/gorun/gorun/worker/board"
 	"github.com/gorun/gorun/worker/collective"
 	"github.com/gorun/gorun/worker/cuda/internal/driver"
@@ -110,8 +111,9 @@ func (c *core) lock(ctx context.Context) error {
 // communicator's mutex too, and so are the last messages of pairs. Its own mutex is also held
 // while other ranks are shown a call.
 type lastCall struct {
-	mu   sync.Mutex
-	call collective.Call
+	mu      sync.Mutex
+	call    collective.Call
+	message collective.Message // the last that went in after call; of kind 0: none
 }
 
 // resources is what Close gives back. Its mutex is never held by a call into NCCL.
@@ -222,13 +224,11 @@ func (c *core) fail(err error) error {
 	}
 	go func() {
 		defer close(c.aborted)
-		for end := time.Now().Add(mutexTime); !c.mu.try(); time.Sleep(mutexTime / 100) {
-			if time.Now().After(end) { // the abort ends what holds it
-				_ = c.end()
-				return
-			}
+		ctx, cancel := context.WithTimeout(context.Background(), mutexTime)
+		defer cancel()
+		if c.mu.enter(ctx) == nil { // else the abort ends what holds it
+			defer c.mu.leave()
 		}
-		defer c.mu.leave()
 		_ = c.end()
 	}()
 	return why
@@ -350,8 +350,8 @@ func (c *core) closeInOrder(ctx context.Context) error {
 		case <-ctx.Done():
 			return errors.New("NCCL has not closed its communicator in time: do all ranks close theirs?")
 		case <-tick.C:
-			if _, ok := c.at.Ended().(interface{ Is(error) bool }); ok { // an abort
-				return c.at.Ended()
+			if why := c.at.Ended(); errors.Is(why, worker.ErrAborted) {
+				return why
 			}
 		}
 	}

@@ -210,18 +210,29 @@ func (d *Device) Ready(ctx context.Context) error {
 	return nil
 }
 
-// Facts returns what is known of a Device that is ready.
+// Facts returns what is known of a Device by now: everything once Ready has returned.
 func (d *Device) Facts() Facts {
-	<-d.gpuReady
-	<-d.libReady
-	f := Facts{Name: d.gpu.Name, UUID: d.gpu.UUID, BusID: d.gpu.BusID, Memory: d.gpu.Memory, Visible: d.visible}
-	if d.driver != nil {
-		f.Driver, f.CUDAPath = d.driver.Version(), d.driver.Path
+	var f Facts
+	if isClosed(d.gpuReady) {
+		f = Facts{Name: d.gpu.Name, UUID: d.gpu.UUID, BusID: d.gpu.BusID, Memory: d.gpu.Memory, Visible: d.visible}
+		if d.driver != nil {
+			f.Driver, f.CUDAPath = d.driver.Version(), d.driver.Path
+		}
 	}
-	if d.nccl != nil {
+	if isClosed(d.libReady) && d.nccl != nil {
 		f.NCCL, f.NCCLPath = d.nccl.Version, d.nccl.Path
 	}
 	return f
+}
+
+// isClosed reports whether a channel on which nobody sends is closed.
+func isClosed(c <-chan struct{}) bool {
+	select {
+	case <-c:
+		return true
+	default:
+		return false
+	}
 }
 
 // enter makes the context current on the calling thread, to which the goroutine is locked,

@@ -28,6 +28,28 @@ type work struct {
 	to, from int
 }
 
+// message returns the message that w receives, else the one that it sends.
+func (w *work) message() collective.Message {
+	m := collective.Message{Call: w.Call, Send: true, Peer: w.to}
+	if w.from >= 0 {
+		m.Send, m.Peer, m.Call.Count = false, w.from, uint64(w.dst.desc.Count)
+	}
+	return m
+}
+
+// wrap says which call failed.
+func (w *work) wrap(err error) error {
+	if w.Call.Kind == collective.KindSend {
+		return failed(w.message(), err)
+	}
+	return failed(w.Call, err)
+}
+
+// failed is the error of a call on GPUs.
+func failed(call fmt.Stringer, err error) error {
+	return fmt.Errorf("%v on GPUs failed: %w", call, err)
+}
+
 // element is how NCCL moves elements of a type: some as several of another.
 type element struct {
 	t     nccl.Type
@@ -143,14 +165,14 @@ func (c *Comm) put(ctx context.Context, w *work) error {
 		return c.fail(c.at.Ended())
 	}
 	if ctx.Err() != nil {
-		return c.fail(wrap(&w.Call, context.Cause(ctx)))
+		return c.fail(w.wrap(context.Cause(ctx)))
 	}
 	if err := c.stream.reserve(ctx); err != nil {
 		return err
 	}
 	err := c.putNow(ctx, w)
 	if err != nil {
-		return c.fail(wrap(&w.Call, err))
+		return c.fail(w.wrap(err))
 	}
 	return nil
 }
@@ -168,7 +190,7 @@ func (c *Comm) putNow(ctx context.Context, w *work) error {
 	if w.Call.Kind != collective.KindSend {
 		c.last.mu.Lock()
 		w.Call.Seq = c.last.call.Seq + 1
-		c.last.call = w.Call
+		c.last.call, c.last.message.Call.Kind = w.Call, 0
 		if c.at.Positions != nil { // which get no memory of the caller's stack
 			c.at.Positions.Enter(&c.last.call, -1, false)
 			c.at.Positions.Leave(&c.last.call, -1)

@@ -194,7 +194,10 @@ func (s *Stream) Record() (*Event, error) {
 	if err == nil {
 		err = s.c.dev.driver.Record(e, s.handle)
 	}
-	return &Event{s, e}, voiced(err)
+	if err != nil {
+		return nil, voiced(err)
+	}
+	return &Event{s, e}, nil
 }
 
 // WaitFor makes what goes into s from now on wait for e, which may be of another stream.
@@ -213,10 +216,20 @@ func (s *Stream) WaitFor(e *Event) error {
 }
 
 // Wait waits until the GPU has come to e.
-func (e *Event) Wait(ctx context.Context) error { return e.s.c.await(ctx, e.s, e.e) }
+func (e *Event) Wait(ctx context.Context) error {
+	if e == nil {
+		return errNoStream
+	}
+	ctx, cancel := e.s.c.at.Deadline(ctx)
+	defer cancel()
+	return e.s.c.await(ctx, e.s, e.e)
+}
 
 // Since returns the time from before to e on the GPU. It has come to both.
 func (e *Event) Since(before *Event) (time.Duration, error) {
+	if e == nil || before == nil {
+		return 0, errNoStream
+	}
 	if err := e.s.c.dev.enter(); err != nil {
 		return 0, voiced(err)
 	}
@@ -227,6 +240,9 @@ func (e *Event) Since(before *Event) (time.Duration, error) {
 
 // Free gives e back.
 func (e *Event) Free() error {
+	if e == nil {
+		return nil
+	}
 	if err := e.s.c.dev.enter(); err != nil {
 		return voiced(err)
 	}

@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/gorun/gorun/worker/board"
 	"github.com/gorun/gorun/worker/collective"
 	"github.com/gorun/gorun/worker/cuda/internal/driver"
 )
@@ -123,9 +124,17 @@ func (c *core) look(ctx context.Context) error {
 
 // late returns the error of a wait whose context has ended.
 func (c *core) late(ctx context.Context) error {
-	call := c.lastCall()
+	c.last.mu.Lock()
+	call, m := c.last.call, c.last.message
+	c.last.mu.Unlock()
+	if m.Call.Kind != 0 {
+		return failed(m, &collective.HangError{Call: m.Call, Others: c.otherEnd(&m), Err: context.Cause(ctx)})
+	}
 	e := &collective.HangError{Call: call, Err: context.Cause(ctx)}
-	if c.at.Positions != nil && call.Kind != 0 {
+	if call.Kind == 0 {
+		return e
+	}
+	if c.at.Positions != nil {
 		c.last.mu.Lock()
 		c.at.Positions.Enter(&call, -1, false)
 		c.last.mu.Unlock()
@@ -134,7 +143,26 @@ func (c *core) late(ctx context.Context) error {
 		c.at.Positions.Leave(&call, -1)
 		c.last.mu.Unlock()
 	}
-	return wrap(&call, e)
+	return failed(call, e)
+}
+
+// otherEnd returns where the rank at the other end of a message is.
+func (c *core) otherEnd(m *collective.Message) []collective.Position {
+	there, far := false, c.at.Host.Below()
+	if p := &c.pairs[m.Peer]; p.local != elsewhere {
+		_, there = c.at.Board.ReadMessage(p.local, board.End{Comm: c.key, Peer: c.at.LocalRank, Send: !m.Send, Seq: m.Call.Seq})
+	} else if far != nil {
+		for _, at := range far.Others(&collective.Call{Comm: c.about(c.at.Rank, !m.Send)}, m.Peer) {
+			there = at.Call.Seq >= m.Call.Seq
+		}
+	}
+	switch {
+	case there:
+		return []collective.Position{{Rank: m.Peer, World: c.world[m.Peer], Arrived: true, Inside: true, Call: m.Call}}
+	case c.at.Positions == nil:
+		return nil
+	}
+	return c.at.Positions.Others(&m.Call, m.Peer)
 }
 
 // mark shows the other ranks and the agent that this rank waits in its last call.

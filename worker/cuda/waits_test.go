@@ -337,6 +337,10 @@ func TestNothingOfNil(t *testing.T) {
 	if err := s.WaitFor(nil); err == nil {
 		t.Error("no stream waits for no event")
 	}
+	var e *cuda.Event
+	if _, err := e.Since(e); err == nil || e.Wait(t.Context()) == nil || e.Free() != nil {
+		t.Error("no event was reached, or cannot be given back")
+	}
 	defer func() {
 		if recover() == nil {
 			t.Error("a nil Buffer has elements")
