@@ -130,9 +130,12 @@ func (c *core) take(ctx context.Context, m *memory) error {
 	defer c.mu.leave()
 	c.held.enter(ctx)
 	defer c.held.leave()
-	p, err, ours := c.dev.nccl.Alloc(m.size)
-	m.at, m.ours = ptr(p), ours
-	if !ours {
+	var err error
+	if m.ours = c.dev.nccl.HasAlloc(); m.ours {
+		var p uintptr
+		p, err = c.dev.nccl.Alloc(m.size)
+		m.at = ptr(p)
+	} else {
 		m.at, err = c.dev.driver.Alloc(m.size)
 	}
 	return err

@@ -116,7 +116,6 @@ int cuDevicePrimaryCtxRetain(void **c, int d) {
 	*c = &contexts[d];
 	return number("FAKE_CUDA_CONTEXT", 0);
 }
-int cuDevicePrimaryCtxRelease_v2(int d) { return 0; }
 int cuCtxPushCurrent_v2(void *c) {
 	if (pushed == 16) return 201;
 	stack[pushed++] = c;

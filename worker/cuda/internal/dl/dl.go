@@ -121,5 +121,5 @@ func GoString(p uintptr) string {
 // at returns a pointer to memory that is not Go's.
 func at(p uintptr) unsafe.Pointer { return *(*unsafe.Pointer)(unsafe.Pointer(&p)) }
 
-// Path returns the file of the library that has f, "" if it is unknown.
-func (l *Library) Path(f Func) string { return fileOf(f.at) }
+// File returns the file of the library that has f, "" if it is unknown.
+func (f Func) File() string { return fileOf(f.at) }

@@ -30,7 +30,7 @@ type Driver struct {
 }
 
 // device is the functions of devices and contexts.
-type device struct{ retain, release, push, pop dl.Func }
+type device struct{ retain, push, pop dl.Func }
 
 // memory is the functions that copy and set.
 type memory struct{ alloc, free, toDevice, toHost, copy, set dl.Func }
@@ -61,7 +61,6 @@ func Open(path string) (*Driver, error) {
 		dl.Want{To: &d.bus, Name: "cuDeviceGetPCIBusId"},
 		dl.Want{To: &d.memory, Name: "cuDeviceTotalMem_v2"},
 		dl.Want{To: &d.devices.retain, Name: "cuDevicePrimaryCtxRetain"},
-		dl.Want{To: &d.devices.release, Name: "cuDevicePrimaryCtxRelease_v2"},
 		dl.Want{To: &d.devices.push, Name: "cuCtxPushCurrent_v2"},
 		dl.Want{To: &d.devices.pop, Name: "cuCtxPopCurrent_v2"},
 		dl.Want{To: &d.mem.alloc, Name: "cuMemAlloc_v2"},
@@ -88,7 +87,7 @@ func Open(path string) (*Driver, error) {
 	if d.uuid = l.Find("cuDeviceGetUuid_v2"); !d.uuid.Exists() { // before CUDA 11.4
 		d.uuid = l.Find("cuDeviceGetUuid")
 	}
-	if d.Path = l.Path(d.init); d.Path == "" {
+	if d.Path = d.init.File(); d.Path == "" {
 		d.Path = path
 	}
 	return d, nil
@@ -152,12 +151,11 @@ func (d *Driver) Version() int {
 
 // GPU is a visible GPU.
 type GPU struct {
-	Ordinal int
-	handle  int32
-	Name    string // "NVIDIA H100 80GB HBM3"
-	UUID    string // "GPU-…"; "MIG-…" for a part of one
-	BusID   string
-	Memory  uint64 // bytes
+	handle int32
+	Name   string // "NVIDIA H100 80GB HBM3"
+	UUID   string // "GPU-…"; "MIG-…" for a part of one
+	BusID  string
+	Memory uint64 // bytes
 }
 
 // GPUs lists the visible ones.
@@ -172,14 +170,14 @@ func (d *Driver) GPUs() ([]GPU, error) {
 		if err := d.failure("cuDeviceGet", d.get.Call(uintptr(unsafe.Pointer(h)), uintptr(i))); err != nil {
 			return nil, err
 		}
-		all = append(all, d.describe(i, *h))
+		all = append(all, d.describe(*h))
 	}
 	return all, nil
 }
 
 // describe asks what a GPU is. What the driver does not say stays empty.
-func (d *Driver) describe(ordinal int, handle int32) GPU {
-	g := GPU{Ordinal: ordinal, handle: handle}
+func (d *Driver) describe(handle int32) GPU {
+	g := GPU{handle: handle}
 	dev := uintptr(uint32(handle))
 	text := make([]byte, 256)
 	if d.name.Call(uintptr(unsafe.Pointer(&text[0])), uintptr(len(text)-1), dev) == 0 {
@@ -209,16 +207,11 @@ func cut(b []byte) string {
 // too.
 type Context uintptr
 
-// Retain makes the primary context of g, or shares it.
+// Retain makes the primary context of g, or shares it. The process keeps it until its end.
 func (d *Driver) Retain(g *GPU) (Context, error) {
 	p := new(uintptr)
 	err := d.failure("cuDevicePrimaryCtxRetain", d.devices.retain.Call(uintptr(unsafe.Pointer(p)), uintptr(uint32(g.handle))))
 	return Context(*p), err
-}
-
-// Release gives the primary context of g back.
-func (d *Driver) Release(g *GPU) error {
-	return d.failure("cuDevicePrimaryCtxRelease", d.devices.release.Call(uintptr(uint32(g.handle))))
 }
 
 // Push makes c the context of the calling thread, until Pop.

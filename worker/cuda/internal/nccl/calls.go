@@ -81,15 +81,14 @@ func (n *Library) GroupStart() int32 { return n.calls.groupStart.Numbers() }
 // GroupEnd ends what GroupStart began.
 func (n *Library) GroupEnd() int32 { return n.calls.groupEnd.Numbers() }
 
-// Alloc returns device memory that NCCL moves without copies of its own. It is false if
-// this release has none.
-func (n *Library) Alloc(size int) (p uintptr, err error, ok bool) {
-	if !n.mem.alloc.Exists() || !n.mem.free.Exists() {
-		return 0, nil, false
-	}
-	out := new(uintptr)
-	err = n.Failure("ncclMemAlloc", n.mem.alloc.Call(uintptr(unsafe.Pointer(out)), uintptr(size)), 0)
-	return *out, err, true
+// HasAlloc reports whether this release has Alloc.
+func (n *Library) HasAlloc() bool { return n.mem.alloc.Exists() && n.mem.free.Exists() }
+
+// Alloc returns device memory that NCCL moves without copies of its own.
+func (n *Library) Alloc(size int) (uintptr, error) {
+	p := new(uintptr)
+	err := n.Failure("ncclMemAlloc", n.mem.alloc.Call(uintptr(unsafe.Pointer(p)), uintptr(size)), 0)
+	return *p, err
 }
 
 // Free gives memory of Alloc back.

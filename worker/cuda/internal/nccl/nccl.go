@@ -77,7 +77,7 @@ func Open(path string) (*Library, error) {
 	n.lastError = l.Find("ncclGetLastError")
 	n.comms.scalable = l.Find("ncclCommInitRankScalable")
 	n.mem = memory{l.Find("ncclMemAlloc"), l.Find("ncclMemFree"), l.Find("ncclCommWindowRegister"), l.Find("ncclCommWindowDeregister")}
-	if n.Path = l.Path(n.version); n.Path == "" {
+	if n.Path = n.version.File(); n.Path == "" {
 		n.Path = path
 	}
 	v := new(int32)
@@ -100,9 +100,8 @@ func Text(code int) string {
 
 // Results.
 const (
-	success     = 0
-	RemoteError = 6
-	inProgress  = 7
+	success    = 0
+	inProgress = 7
 )
 
 // Error is a result of NCCL other than success.
