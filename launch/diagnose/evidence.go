@@ -21,7 +21,7 @@ const (
 	hintLines = 10
 	// wentOnBeside is the number of such lines of another worker that show that the job
 	// survived an error in words that no row knows.
-	wentOnBeside = 20
+	wentOnBeside = 12
 )
 
 // event is one piece of evidence: a line or a traceback that has a meaning.

@@ -163,11 +163,19 @@ func (s *Scanner) overcomeErrors() map[string]bool {
 
 // lastResort returns what the ends of the logs say, if nothing else explains the failure.
 func (s *Scanner) lastResort(all hypothesisSet) []*event {
+	exit := s.job.lastExit
+	if exit != nil && (!s.job.failed || s.wasOvercome(exit) || exit.log != len(s.logs)-1 || s.number-exit.number >= maxLastWords) {
+		exit = nil
+	}
+	isReason := func(h *hypothesis) bool { return h.row.Key != rowSummary }
+	if exit != nil && exit.row.Key != rowNoReason && !slices.ContainsFunc(all.list(), isReason) { // the code is a signal
+		return []*event{exit}
+	}
 	if e := s.job.hint; e != nil && !s.overcomeErrors()[e.likeness()] && !slices.ContainsFunc(all.list(), e.isOutweighedBy) {
 		return []*event{e}
 	}
-	if e := s.job.lastExit; len(all) == 0 && e != nil && s.job.failed && !s.wasOvercome(e) && e.log == len(s.logs)-1 && s.number-e.number < maxLastWords {
-		return []*event{e}
+	if len(all) == 0 && exit != nil {
+		return []*event{exit}
 	}
 	return nil
 }

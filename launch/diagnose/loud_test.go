@@ -46,7 +46,7 @@ func TestWhatFollowsAnError(t *testing.T) {
 		{"then an exit code", failed + lines(9, "step 2 loss 2.1") + "the program exited with code 3\n", true},
 		{"a path with the name of a level", "step 1\nCRITICAL no answer from http://host/a/paths-info/7\n", true},
 		{"the last retry", "step 1\nERROR store: no answer after 5 retries\n", true},
-		{"another worker goes on", "2: " + failed + lines(21, "0: step 2 loss 2.1"), false},
+		{"another worker goes on", "2: " + failed + lines(13, "0: step 2 loss 2.1"), false},
 		{"other workers end, too", "2: " + failed + lines(9, "0: step 2 loss 2.1"), true},
 		{"then the good end of the job", failed + "Job 'x' succeeded\n", false},
 	} {
@@ -65,6 +65,7 @@ func TestHint(t *testing.T) {
 		{"before the sum of it", "the index does not exist: not found\nthe whole program failed\n", "the index does not exist: not found"},
 		{"nothing but the sum", "loading\nthe whole program failed\n\n", "the whole program failed"},
 		{"a mark of a level", "loading\n[05/01/2024-10:11:12] [TRT-LLM] [E] index 5 of 4\n", "[05/01/2024-10:11:12] [TRT-LLM] [E] index 5 of 4"},
+		{"the code of a signal says more than a sum", "step 3\nFailed - Training job failed\nAlgorithmError: Exit Code: 139\n", "AlgorithmError: Exit Code: 139"},
 		{"counters", "step 7 errors 0 failed 0 timeout 3\n", ""},
 		{"the job went on", "the index is not found\nstep 7 loss 2.1\n", ""},
 		{"far from the end", "the index is not found\n" + strings.Repeat("so it goes\n", 9), ""},
