@@ -11,14 +11,14 @@ const (
 	// detailLine matches the host and the program in a help text of mpirun, and the node
 	// of a process in an exception of Ray.
 	detailLine = `^\s*(?i:target node:|node:  |local host: | host: |hostname:) *(?P<host>[\w.-]+)\s*$|^(?:\tip: |\s*    ip: )(?P<host2>[\w.:-]+)\s*$|^\s*(?:Executable|Application name):\s+(?P<program>\S+)`
-	// describedPod matches the pod of kubectl describe.
-	describedPod = `^Name:  +(?P<host>[\w.-]+)\s*$|^\s+\w.*\sScheduled\s+.*Successfully assigned (?:[\w-]+/)?(?P<host2>[\w.-]+) to `
+	// describedPod matches the pod of kubectl describe, and the host of qacct.
+	describedPod = `^hostname {4,}(?P<host3>[\w.-]+)\s*$|^Name:  +(?P<host>[\w.-]+)\s*$|^\s+\w.*\sScheduled\s+.*Successfully assigned (?:[\w-]+/)?(?P<host2>[\w.-]+) to `
 	// podStarted matches a line of kubectl that says that all containers of a pod run.
 	podStarted = `\bStarted (?:container|with docker id)\b|^[a-z0-9][a-z0-9.-]*\s+(?P<ready>\d+)/(?P<all>\d+)\s+ Running `
 )
 
 // podName matches the pod in an event of Kubernetes, and in a table of pods.
-var podName = lazyRegexp(`(?:^|\s|Pod |pod )(?:pod|node)/([\w.-]+)|^([a-z0-9][a-z0-9.-]*)\s+\d+/\d+\s+\w|✖\s+\S+\s+\S+\s+([a-z0-9][a-z0-9.-]*)\s|\bpod "(?:[\w-]+/)?([a-z0-9][a-z0-9.-]*)`)
+var podName = lazyRegexp(`(?:^|\s|Pod |pod )(?:pod|node)/([\w.-]+)|^([a-z0-9][a-z0-9.-]*)\s+\d+/\d+\s+\w|✖\s+\S+\s+\S+\s+([a-z0-9][a-z0-9.-]*)\s|\bpod[ =]"(?:[\w-]+/)?([a-z0-9][a-z0-9.-]*)`)
 
 // readDetail reads a line that says more about the event before it: the host and the
 // program of a help text, the node of an actor.
@@ -68,7 +68,7 @@ func (s *Scanner) podOf(l *line) string {
 			return plainText(pod)
 		}
 	}
-	if d := s.described; d != nil && d.stream == l.stream && l.number-d.number < 200 && (l.raw[0] == ' ' || l.raw[0] == '\t' || bytes.HasPrefix(l.raw, []byte("Reason:"))) {
+	if d := s.described; d != nil && d.stream == l.stream && l.number-d.number < 200 && (l.raw[0] == ' ' || l.raw[0] == '\t' || bytes.HasPrefix(l.raw, []byte("Reason:")) || bytes.HasPrefix(l.raw, []byte("failed "))) {
 		return d.host
 	}
 	return ""

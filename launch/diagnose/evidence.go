@@ -178,13 +178,23 @@ func (s *Scanner) newEvent(row *compiledRow, l *line) *event {
 	}
 }
 
+// newMatch returns the event of a line that a row matches. The start of a long line says
+// little.
+func (s *Scanner) newMatch(row *compiledRow, f *fields, l *line) *event {
+	e := s.newEvent(row, l)
+	if len(l.raw) > maxText && f.start > maxText/2 {
+		e.text = "… " + plainText(l.raw[f.start:])
+	}
+	return e
+}
+
 // recordMatch records a line that a row matches.
 func (s *Scanner) recordMatch(row *compiledRow, f *fields, l *line) {
 	if isQuoted(l.raw, f.start) && row.Key != rowMount { // of which kubectl shows the Output:
 		return
 	}
 	if row.Kind.has(general) {
-		s.recordLoud(row, l)
+		s.recordLoud(row, f, l)
 		return
 	}
 	if (row.Key == rowUnknownWarning || row.Key == rowTransport) && s.matcher.wordings.has(cascadeWords, l.raw) {
@@ -193,10 +203,7 @@ func (s *Scanner) recordMatch(row *compiledRow, f *fields, l *line) {
 	if last := s.unfinished; row.Key == rowMPIAdapter && last != nil && last.row.Key == rowMPI && last.stream == l.stream {
 		return // a line of the stack of the error
 	}
-	e := s.newEvent(row, l)
-	if len(l.raw) > maxText && f.start > maxText/2 { // the start of a long line says little
-		e.text = "… " + plainText(l.raw[f.start:])
-	}
+	e := s.newMatch(row, f, l)
 	if row.Key == rowSelfTest { // the one that reports is not at fault
 		e.origin = origin{rank: -1, local: -1, task: -1}
 	}

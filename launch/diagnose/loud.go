@@ -50,7 +50,7 @@ func wordings() [][]string {
 			`\b(?:sub)?process(?:es)? .{0,40}(?:exited|died|failed|terminated|non-?zero)`,
 			`(?:^|[^:\w])(?:workers?|child|job|trial|task|run|training|step|pod|container|command|engine\w*|program|script|launcher|rank) (?:\S+ ){0,2}(?:failed|exited|died|aborted|terminated|returned)(?:\W*$|\W+(?:unexpectedly|prematurely|abruptly|with|see|due|on|after|to (?:start|initiali[sz]e|launch|run))\b)`,
 			`\b(?:workers?|process(?:es)?|children|actors?) (?:is|are|was|were) (?:no longer|not) alive\b|\b(?:check|inspect|see|read) (?:\w+ ){1,3}(?:above|previous|earlier)\b`,
-			`\bsee (?:the )?(?:root cause|above|other|stack|traceback|logs?|output)|(?:exception|error) (?:occurred )?in a (?:background |sub)?process|check the (?:earlier|previous) (?:errors?|logs?)|exit(?:ed)? (?:status|code)|return code|see stack trace|^ray\.exceptions\.RayTaskError\(|^exiting|core dumped|^(?:Fatal Python error: )?Aborted|\btrial task failed\b|Error processing event\.$|ExecuteUserScriptError`,
+			`\bsee (?:the )?(?:root cause|above|other|stack|traceback|logs?|output)|(?:exception|error) (?:occurred )?in a (?:background |sub)?process|check the (?:earlier|previous) (?:errors?|logs?)|exit(?:ed)? (?:status|code)|return code|see stack trace|^ray\.exceptions\.RayTaskError\(|^exiting|core dumped|^(?:Fatal Python error: )?Aborted|\btrial task failed\b|Error processing event\.$|ExecuteUserScriptError|^\W*(?:abort|aborting|exiting|quitting|terminating|stopping)(?: \w+)?\W*$`,
 		},
 		goesOnWords: {`\b(?:retry|retrying|retries|retried|reconnect\w*|ignor(?:ed|ing)|non-?fatal|harmless|skipp(?:ed|ing)|fall(?:ing)? ?back|continu(?:e|es|ing)|attempt \d+|tolerated|recover(?:ed|ing)|using (?:the |a )?default|defaulting to)\b`, `(?:^|[^:\w])optional\b`},
 		giveUpWords: {
@@ -163,8 +163,8 @@ func (m *wordingMatcher) isUnloud(text []byte) bool {
 }
 
 // recordLoud records a line that only a general row knows: an error in words of its own.
-func (s *Scanner) recordLoud(row *compiledRow, l *line) {
-	e := s.newEvent(row, l)
+func (s *Scanner) recordLoud(row *compiledRow, f *fields, l *line) {
+	e := s.newMatch(row, f, l)
 	e.readFields(l.raw)
 	words := s.matcher.wordings
 	words.nameOrigin(e, l.raw)
@@ -173,7 +173,7 @@ func (s *Scanner) recordLoud(row *compiledRow, l *line) {
 		e.row = s.matcher.byKey[rowNoGPUMemory]
 	case words.has(cascadeWords, l.raw):
 		e.row = s.matcher.byKey[rowCascade]
-	case words.has(summaryWords, l.raw):
+	case row.Kind != SystemError && words.has(summaryWords, l.raw):
 		e.row = s.matcher.byKey[rowSummary]
 	}
 	if e.row.Kind.tier() > tierWarning {

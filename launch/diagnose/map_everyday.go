@@ -91,6 +91,10 @@ func everydayRows() []Row {
 			Cause: "mpirun was asked for more processes than its hosts have slots", Fix: "give slots=N in the hostfile or -H host:N, or mpirun --oversubscribe", Seen: "Open MPI", Source: "help-orte-rmaps-base.txt",
 		},
 		{
+			Key: "u10", Checks: ids("X-START"), Kind: Clue, Pattern: `^failed +[1-9]\d* *: \w`,
+			Cause: "Grid Engine could not start or end the job on that host", Fix: "do what the reason says: the folder of -cwd, the output's folder, the shell and the user must exist on that host; qmod -cj JOB clears the error", Seen: "Grid Engine", Source: "qacct(1)",
+		},
+		{
 			Key: "u08", Checks: ids("X-CONNECT"), Kind: Clue, Pattern: `Unable to (?:allocate resources|confirm allocation for job|create step for job|contact slurm controller)\b.*(?:Unable to contact slurm controller|: Resource temporarily unavailable|Socket timed out|Connection (?:refused|timed out)|Zero Bytes were)|Unable to establish control machine address`,
 			Cause: "Slurm's controller could not be reached", Fix: "scontrol ping on that node shows it; the node needs the name and the port of slurmctld, and munge's key", Seen: "Slurm", Source: "salloc, srun, slurmd",
 		},
@@ -99,7 +103,7 @@ func everydayRows() []Row {
 			Cause: "Slurm cannot give the job or step what it asks for", Fix: ask, Seen: "Slurm", Source: "salloc, srun",
 		},
 		{
-			Key: rowScheduling, Checks: ids("X-RESOURCES"), Kind: CatchableClue, Pattern: `exceeded quota: |FailedScheduling .*(?:Insufficient|didn't match|untolerated taint)|\d+ Insufficient (?:nvidia\.com/gpu|cpu|memory)|No available node types can fulfill resource request|cannot be scheduled right now|have taken more than \d+s to be scheduled|node has no GPU available|does not allocate any GPUs`,
+			Key: rowScheduling, Checks: ids("X-RESOURCES"), Kind: CatchableClue, Pattern: `exceeded quota: |Node didn't have enough resource: |FailedScheduling .*(?:Insufficient|didn't match|untolerated taint)|\d+ Insufficient (?:nvidia\.com/gpu|cpu|memory)|No available node types can fulfill resource request|cannot be scheduled right now|have taken more than \d+s to be scheduled|node has no GPU available|does not allocate any GPUs`,
 			Cause: "the cluster has no free node with what the job asks for", Fix: "ask for less, or wait until nodes are free: kubectl describe pod, ray status", Seen: "Kubernetes, Ray", Source: "kube-scheduler, ray",
 		},
 		{
@@ -111,7 +115,7 @@ func everydayRows() []Row {
 			Cause: "the job's deadline was reached (Kubernetes)", Fix: "if the last lines are much older than the deadline, the job hung: look there; otherwise use a longer activeDeadlineSeconds", Seen: "Kubernetes", Source: "job controller",
 		},
 		{
-			Key: "w13", Checks: ids("X-PREEMPTED"), Kind: Stop, Pattern: `Preempted by (?:pod|a pod)|TaintManagerEviction|reason: PreemptionByScheduler|due to preemption`,
+			Key: "w13", Checks: ids("X-PREEMPTED"), Kind: Stop, Pattern: `Preempted by (?:pod|a pod)|TaintManagerEviction|reason: PreemptionByScheduler|due to preemption|\b(?:nodes?|jobs?|instances?|VMs?|machines?|workers?)\b.{0,30}\b(?:was|were|got|has been|have been|being) pre-?empted|\bpre-?emption (?:warning|notice|signal)|\bspot (?:instance )?(?:interruption|reclaim)`,
 			Cause: "the job had to make room for another one", Fix: "the program is in order: continue from the last checkpoint, or use a higher priority", Seen: "Kubernetes, cloud", Source: "kube-scheduler",
 		},
 		{

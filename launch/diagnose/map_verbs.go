@@ -44,11 +44,11 @@ func verbsRows() []Row {
 			Cause: "the adapter could not make a queue: locked memory, its limit of queues, or its driver", Fix: memlock, Seen: "all", Source: "nccl-tests#206",
 		},
 		{
-			Key: "33", Checks: ids("N04", "I05", "G04"), Kind: Unreachable, Pattern: `Got completion from peer (?P<peer>\S+).*vendor.?err.? ?129`,
+			Key: "33", Checks: ids("N04", "I05", "G04"), Kind: Unreachable, Pattern: `Got completion (?:from peer (?P<peer>\S+)|with).*vendor.?err.? ?129`,
 			Cause: "a peer's adapter no longer answered: the peer ended, or cable, GID, MTU, route or flow control failed", Fix: "first check whether the peer's process ended earlier; then compare GIDs and MTUs with `gorun check`, and read the port's counters", Seen: "2.10.3+", Source: "nccl#426, #902, pytorch#81628",
 		},
 		{
-			Key: "34", Checks: ids("N04", "I05", "G04"), Kind: Unreachable, Pattern: `Got completion from peer (?P<peer>\S+).*(?:status=|error )(?:[A-Z_]+)?\(?12\)?(?:[ ,]|$)|Got completion from peer \S+.*RETRY_EXC_ERR`,
+			Key: "34", Checks: ids("N04", "I05", "G04"), Kind: Unreachable, Pattern: `Got completion (?:from peer (?P<peer>\S+)|with).*(?:status=|error )(?:[A-Z_]+)?\(?12\)?(?:[ ,]|$)|Got completion from peer \S+.*RETRY_EXC_ERR`,
 			Cause: "a peer's adapter no longer answered: the peer ended, or cable, GID, MTU, route or flow control failed", Fix: "first check whether the peer's process ended earlier; then compare GIDs and MTUs with `gorun check`, and read the port's counters", Seen: "2.21+", Source: "net_ib/p2p.cc:688",
 		},
 		{
@@ -72,11 +72,11 @@ func verbsRows() []Row {
 			Cause: "MPI could not open the network adapter of a node", Fix: "fi_info and ibv_devinfo on that node must show the adapter and an active link; in a container map its devices; FI_PROVIDER=tcp tells whether the rest works", Seen: "Open MPI, MPICH, PSM", Source: "mtl_ofi_component.c, ofi_init.c",
 		},
 		{
-			Key: "36", Checks: ids("N07"), Kind: Primary, Pattern: `Got completion from peer (?P<peer>\S+).*vendor.?err.? ?81\b`,
+			Key: "36", Checks: ids("N07"), Kind: Primary, Pattern: `Got completion (?:from peer (?P<peer>\S+)|with).*vendor.?err.? ?81\b`,
 			Cause: "the adapter cannot access the memory: the program freed it, or relaxed ordering or dmabuf do not work here", Fix: "set NCCL_IB_PCI_RELAXED_ORDERING=0 on all ranks; run modprobe nvidia-peermem on every node", Seen: "all", Source: "nccl issues",
 		},
 		{
-			Key: "35", Checks: ids("X-PEER-LOST"), Kind: PeerLost, Pattern: `Got completion from peer (?P<peer>\S+).*(?:(?:status=|error )(?:[A-Z_]+)?\(?5\)?(?:[ ,]|$)|WR_FLUSH_ERR)`,
+			Key: "35", Checks: ids("X-PEER-LOST"), Kind: PeerLost, Pattern: `Got completion (?:from peer (?P<peer>\S+)|with).*(?:(?:status=|error )(?:[A-Z_]+)?\(?5\)?(?:[ ,]|$)|WR_FLUSH_ERR)`,
 			Cause: "the queue was flushed after an earlier error", Fix: "look for the earlier error", Seen: "2.10.3+", Source: "net_ib",
 		},
 		{

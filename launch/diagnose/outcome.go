@@ -91,6 +91,10 @@ var (
 	levelKey = lazyRegexp(`"(?:level|severity|levelname)"\s*:`)
 )
 
+// errorFront matches the front of an error that quotes its cause, and of klog's lines, which
+// quote their text.
+var errorFront = lazyRegexp(`(?i)^\W*(?:\w+ ){0,4}(?:failed|failure|error)\b|\.go:\d+\] "[^"]*$`)
+
 // isQuoted reports whether the match at the byte at stands in a text that the program
 // quotes: a string that is open there, or a line of its data.
 func isQuoted(raw []byte, at int) bool {
@@ -106,7 +110,7 @@ func isQuoted(raw []byte, at int) bool {
 	if raw[0] == '"' && bytes.LastIndexByte(raw, '"') == len(bytes.TrimSpace(raw))-1 && bytes.Count(raw, []byte{'"'}) == 2 { // the whole line
 		return false
 	}
-	if bytes.Count(raw[:at], []byte{'"'})%2 == 0 {
+	if bytes.Count(raw[:at], []byte{'"'})%2 == 0 || errorFront().Match(raw[:at]) {
 		return false
 	}
 	return raw[0] != '{' || !levelKey().Match(raw)

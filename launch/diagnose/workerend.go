@@ -47,6 +47,8 @@ func endPatterns() []string {
 		`Process name: \[(?:\[\d+,\d+\],|\S+@\d+,)(?P<rank>\d+)\]|Process name: (?P<host>[\w.-]+)\[(?P<local>\d+)\]`,
 		`^= +(?:RANK (?P<rank>\d+) )?PID (?P<pid>\d+) RUNNING AT (?P<host>\S+)`,
 		`(?:\[(?P<host>[\w.-]+)\] - Abort\(.*)?(?:(?P<abort>MPI_ABORT was invoked on rank) (?P<rank>\d+)|(?P<abort2>application called MPI_Abort\(.*process) (?P<rank2>\d+))`,
+		`^(?P<abort>MPI Abort by user) `,
+		`exited due to process rank (?P<rank>\d+) with PID (?P<pid>\d+) on`,
 		`(?:^\[(?P<host>[\w.-]+):mpispawn_\d+\].*)?MPI process \(rank: (?P<rank>\d+), pid: \d+\) (?:terminated with signal (?P<signal>\d+)|exited with status (?P<code>\d+))`,
 		`first noticed rank (?P<rank>\d+)\) (?:terminated with signal (?P<signal>\d+)|exited with (?:non-zero )?(?:code|status) (?P<code>\d+))`,
 		`PE RANK (?P<rank>\d+) exit (?:signal (?P<signal>[\w ]+)|code (?P<code>\d+))`,
@@ -98,6 +100,14 @@ func (s *Scanner) readEnd(l *line, f *fields) {
 	}
 	end.lastWords, end.excerpt = s.lastWords(end.event)
 	s.addEnd(end)
+}
+
+// readEndHost reads the host of the worker that the line before it names: of Open MPI 1.
+func (s *Scanner) readEndHost(l *line, f *fields) {
+	if e := s.job.ending; e != nil {
+		e.host = f.text("host")
+	}
+	s.endNamed(l, 1)
 }
 
 // readEndCode reads the line with the end of the worker that a line before it names.
