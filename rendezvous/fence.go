@@ -191,7 +191,10 @@ func (c *coordinator) silentMembers() []*seat {
 }
 
 // isVisible reports whether the backend shows an agent.
-func (m *Machine) isVisible(id NodeID) bool { return m.peers.known[id] }
+func (m *Machine) isVisible(id NodeID) bool {
+	_, known := m.peers.known[id]
+	return known
+}
 
 // isShownAt reports whether the backend shows an agent at this address.
 func (m *Machine) isShownAt(control string) bool {

@@ -90,10 +90,10 @@ type localMessage struct {
 // peers are the agents that the backend shows.
 type peers struct {
 	all        []Peer
-	known      map[NodeID]bool
-	complete   bool // all has every agent with a membership
-	candidates int  // how many nodes the endpoints stand for; 0: each is one node
-	changed    bool // all, or the streams, since expired nodes were marked
+	known      map[NodeID]time.Time // since when
+	complete   bool                 // all has every agent with a membership
+	candidates int                  // how many nodes the endpoints stand for; 0: each is one node
+	changed    bool                 // all, or the streams, since expired nodes were marked
 }
 
 // New makes the machine of an agent that starts now.
@@ -182,9 +182,13 @@ func (m *Machine) Step(now time.Time, e Event) []Command {
 
 // peersChanged takes what the backend shows.
 func (m *Machine) peersChanged(e Peers) {
-	m.peers = peers{all: e.All, complete: e.Complete, candidates: e.Candidates, changed: true, known: make(map[NodeID]bool, len(e.All))}
+	before := m.peers.known
+	m.peers = peers{all: e.All, complete: e.Complete, candidates: e.Candidates, changed: true, known: make(map[NodeID]time.Time, len(e.All))}
 	for _, p := range e.All {
-		m.peers.known[p.ID] = true
+		m.peers.known[p.ID] = m.now
+		if since, known := before[p.ID]; known {
+			m.peers.known[p.ID] = since
+		}
 	}
 	if e.Trouble != "" {
 		m.mem.link.lastErr = e.Trouble

@@ -138,3 +138,37 @@ func TestRefusalsAreBounded(t *testing.T) {
 		}
 	}
 }
+
+// TestFoundOnly checks that both sides name a port that a firewall closes between nodes
+// that have found each other.
+func TestFoundOnly(t *testing.T) {
+	c := waiting(t, 4, 1)
+	found := Peers{All: []Peer{
+		{ID: "id0", Name: "n0", Control: "c0", Endpoint: 0},
+		{ID: "id1", Name: "n1", Control: "c1", Endpoint: -1},
+		{ID: "id2", Name: "n2", Control: "c2", Endpoint: -1},
+	}}
+	c.m.Step(c.now, found)
+	if note := c.m.coord.status().Note; note != "" {
+		t.Errorf("at once: %q", note)
+	}
+	c.m.Step(c.now.Add(connectTime), found)
+	if note := c.m.coord.status().Note; !strings.HasPrefix(note, "found, but not connected to c0: n2;") || !strings.Contains(note, "--port-range") {
+		t.Errorf("after %v: %q", connectTime, note)
+	}
+
+	m, _ := states()["seeking"]()
+	fail := func() string {
+		m.mem.link.dialing = "c0"
+		m.Step(m.now, DialFailed{Addr: "c0", Text: "dial: timeout"})
+		return m.searchStatus().Note
+	}
+	m.Step(m.now, found)
+	if note := fail(); note != "dial: timeout" {
+		t.Errorf("at once: %q", note)
+	}
+	m.Step(m.now.Add(connectTime), found)
+	if note := fail(); !strings.HasPrefix(note, "found n0, but its port does not let this node in: dial: timeout;") || !strings.Contains(note, "--port-range") {
+		t.Errorf("after %v: %q", connectTime, note)
+	}
+}

@@ -2,6 +2,7 @@ package rendezvous
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -126,7 +127,7 @@ func (m *Machine) dialFailed(e DialFailed) {
 	if m.coord != nil && m.coord.callFailed(e) || m.mem.link.dialing != e.Addr {
 		return
 	}
-	m.mem.link.dialing, m.mem.link.lastErr = "", e.Text
+	m.mem.link.dialing, m.mem.link.lastErr = "", m.explainDial(e)
 	m.avoidAddress(e.Addr, m.cfg.Retry)
 	if e.Addr == m.mem.search.leader.Addr {
 		if e.Refused {
@@ -142,6 +143,18 @@ func (m *Machine) dialFailed(e DialFailed) {
 	if m.mem.hasPlace() {
 		m.markUnreachable(e.Addr, e.Refused && !m.mem.link.silent)
 	}
+}
+
+// explainDial says why an agent could not be reached. An agent that the backend still shows
+// lives: only its port does not let this one in.
+func (m *Machine) explainDial(e DialFailed) string {
+	for _, p := range m.peers.all {
+		since, known := m.peers.known[p.ID]
+		if p.Control == e.Addr && p.Name != e.Addr && !m.mem.hasPlace() && known && m.now.Sub(since) >= connectTime {
+			return fmt.Sprintf("found %s, but its port does not let this node in: %s%s", p.Name, e.Text, closedPort)
+		}
+	}
+	return e.Text
 }
 
 // redirectReceived asks elsewhere, because the agent that was asked does not

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -475,6 +476,9 @@ func (c *coordinator) status() *Status {
 			st.Left = min(st.Left, by.Sub(c.m.now))
 			st.Note = "the job ends then unless a node that was refused is started again, corrected"
 		}
+		if len(c.seats.here) < c.m.self.Min && st.Note == "" {
+			st.Note = c.foundOnly()
+		}
 		if len(c.seats.here) >= c.m.self.Min {
 			st.Note = c.quorumProblem()
 			if !c.round.lastCall.IsZero() {
@@ -483,4 +487,30 @@ func (c *coordinator) status() *Status {
 		}
 	}
 	return st
+}
+
+// connectTime is how long an agent that was found normally needs at most until it connects.
+const connectTime = 5 * time.Second
+
+// closedPort is the likely reason where agents find each other and do not connect.
+const closedPort = "; does a firewall drop that port? --port-range A-B confines gorun's ports"
+
+// foundOnly names nodes that were found and do not connect to this agent.
+func (c *coordinator) foundOnly() string {
+	var names []string
+	for _, p := range c.m.peers.all {
+		refused := slices.ContainsFunc(c.refused.nodes, func(r refusedNode) bool { return r.name == p.Name })
+		if p.ID != c.m.self.ID && !refused && c.seats.find(p.ID) == nil && c.m.now.Sub(c.m.peers.known[p.ID]) >= connectTime {
+			names = append(names, p.Name)
+		}
+	}
+	if len(names) == 0 {
+		return ""
+	}
+	slices.SortFunc(names, compareNatural)
+	more := ""
+	if len(names) > 4 {
+		names, more = names[:4], " and others"
+	}
+	return fmt.Sprintf("found, but not connected to %s: %s%s%s", c.m.self.Control, strings.Join(names, ", "), more, closedPort)
 }
