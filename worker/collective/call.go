@@ -90,7 +90,10 @@ func (c Call) String() string { return c.named(c.Kind.String()) }
 
 // named is String with another name of the operation.
 func (c Call) named(name string) string {
-	s := fmt.Sprintf("%s #%d", name, c.Seq)
+	s := name
+	if c.Seq > 0 { // else the call did not begin
+		s = fmt.Sprintf("%s #%d", name, c.Seq)
+	}
 	switch c.Kind {
 	case KindAllReduce, KindReduceScatter, KindReduceScatterV:
 		s = fmt.Sprintf("%s (%v of %v x %d)", s, c.Op, c.Type, c.Count)

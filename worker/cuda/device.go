@@ -66,7 +66,7 @@ func (t Timings) String() string {
 }
 
 // Available says why this process cannot use a GPU, nil if it can. It starts the driver,
-// but takes no memory of a GPU.
+// for which it waits as long as that takes, but takes no memory of a GPU.
 func Available() error {
 	s := FromEnv(os.LookupEnv)
 	d, err := driver.Open(s.CUDA)

@@ -80,6 +80,26 @@ func barrier(ctx context.Context, c *cuda.Comm, _ *cuda.Buffer[float32]) error {
 	return cuda.Barrier(ctx, c)
 }
 
+// TestContextThatHasEnded checks that a call does not begin, and what it says.
+func TestContextThatHasEnded(t *testing.T) {
+	f := newFake(t)
+	errs := gpus(t, f, 1, place{}, func(r rank, c *cuda.Comm) error {
+		b, err := cuda.Alloc[float32](r.ctx, c, 10)
+		if err == nil {
+			err = c.Wait(r.ctx)
+		}
+		if err != nil {
+			return err
+		}
+		ctx, cancel := context.WithCancel(r.ctx)
+		cancel()
+		return cuda.AllReduce(ctx, c, b, worker.Sum)
+	})
+	if err := errs[0]; !errors.Is(err, context.Canceled) || err.Error() != "gorun: all-reduce (sum of float32 x 10) on GPUs failed: context canceled" {
+		t.Errorf("error %v", err)
+	}
+}
+
 // TestFirstAllReduceHangs checks that calls and Close return while the first all-reduce, in
 // the background, does not.
 func TestFirstAllReduceHangs(t *testing.T) {
