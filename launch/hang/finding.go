@@ -210,7 +210,11 @@ func (f *Finding) Sentence(p Place) string {
 		if len(f.Waiting) == 1 {
 			verb = "is in"
 		}
-		return fmt.Sprintf("%s %s %s%s%s, none is behind, and it does not end: look at the network and the devices between them", Ranks(f.Waiting), verb, f.Collective, atPlace(f.waitAt), since)
+		text := fmt.Sprintf("%s %s %s%s%s", Ranks(f.Waiting), verb, f.Collective, atPlace(f.waitAt), since)
+		if len(f.Ranks) > 0 { // stopped, after what they may have had to send for the call
+			return f.named(p) + f.what(p) + "; " + text + ", and it does not end"
+		}
+		return text + ", none is behind, and it does not end: look at the network and the devices between them"
 	case Behind:
 		wait := "that " + Ranks(f.Waiting) + " wait"
 		if len(f.Waiting) == 1 {
@@ -290,7 +294,7 @@ func (f *Finding) what(p Place) string {
 	if len(all) == 0 {
 		return ""
 	}
-	if f.Shape == Unknown && len(f.Ranks) == 1 {
+	if (f.Shape == Unknown || f.Shape == Together) && len(f.Ranks) == 1 {
 		return " " + all[0]
 	}
 	return "; " + strings.Join(all, "; ")

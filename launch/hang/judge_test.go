@@ -119,6 +119,22 @@ func TestJudge(t *testing.T) {
 			"rank 1 (n1) never entered all-reduce #1 that ranks 0 and 2 wait in",
 		},
 		{
+			"a rank is stopped while it enters a collective",
+			[]Sign{sign(0, long, in(0, 2, 1, long)), frozen(sign(1, long, Line{Me: 1, Size: 2, Unsure: true}))},
+			nil, 2,
+			Hangs, Behind,
+			[]int{1},
+			"rank 1 (n1) never entered all-reduce #1 that rank 0 waits in",
+		},
+		{
+			"a rank is stopped after the collective that another one is still in",
+			[]Sign{sign(0, long, in(0, 2, 7, long)), frozen(sign(1, long, after(1, 2, 7)))},
+			nil, 2,
+			Hangs, Together,
+			[]int{1},
+			"rank 1 (n1) is stopped by a signal (kill -CONT 101 lets it go on); rank 0 is in all-reduce #7 at train.go:88 for 5m1s, and it does not end",
+		},
+		{
 			"a rank is stopped in the other end of a message",
 			[]Sign{sign(0, long, message(0, 2, 1, ForReceiver, long)), frozen(sign(1, long, message(1, 2, 0, ForSender, long)))},
 			nil, 2,
