@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"sync/atomic"
 	"testing"
+	"time"
 )
 
 // exchanges returns what a keeper gives to n agents.
@@ -39,12 +40,16 @@ func survey(ctx context.Context, x *Exchange, ask func() (Report, error)) (r Rep
 // agents, and that only it asks the driver.
 func TestExchange(t *testing.T) {
 	gpus := []GPU{{UUID: "GPU-1", Minor: new(3), MIG: new(false)}}
+	answer := Report{Probe: reportVersion, GPUs: gpus, NVML: "12", Processes: []Process{{UUID: "GPU-1", PID: 7}}}
+	noLibrary := errors.New("no library")
 	for name, want := range map[string]struct {
-		report Report
+		own    Report // of the first agent
+		report Report // of the others
 		err    error
 	}{
-		"an answer": {Report{Probe: reportVersion, GPUs: gpus, NVML: "12", Processes: []Process{{UUID: "GPU-1", PID: 7}}}, nil},
-		"an error":  {Report{Probe: reportVersion, Error: "no library"}, errors.New("no library")},
+		"an answer":         {answer, answer, nil},
+		"an error":          {Report{}, Report{Probe: reportVersion, Error: "no library"}, noLibrary},
+		"the child's error": {Report{Probe: reportVersion, Error: "no library"}, Report{Probe: reportVersion, Error: "no library"}, noLibrary},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var asked atomic.Int32
@@ -59,8 +64,8 @@ func TestExchange(t *testing.T) {
 					done <- nil
 				}()
 			}
-			r, err := survey(t.Context(), all[0], func() (Report, error) { asked.Add(1); return want.report, want.err })
-			if !errors.Is(err, want.err) || !reflect.DeepEqual(r, want.report) {
+			r, err := survey(t.Context(), all[0], func() (Report, error) { asked.Add(1); return want.own, want.err })
+			if !errors.Is(err, want.err) || !reflect.DeepEqual(r, want.own) {
 				t.Errorf("the first agent got %+v, %v", r, err)
 			}
 			for range all[1:] {
@@ -98,8 +103,8 @@ func TestExchangeWithoutAnswer(t *testing.T) {
 			}
 		})
 	}
-	waits := exchanges(t, 2)[1] // the first agent never answers
-	if _, err := survey(ended, waits, func() (Report, error) { return own, ended.Err() }); !errors.Is(err, context.Canceled) {
-		t.Errorf("a wait ended with %v, not with its context", err)
+	waits, began := exchanges(t, 2)[1], time.Now() // the first agent never answers
+	if _, err := survey(ended, waits, func() (Report, error) { return own, ended.Err() }); !errors.Is(err, context.Canceled) || time.Since(began) > answerTimeout/2 {
+		t.Errorf("a wait ended with %v after %v, not with its context", err, time.Since(began))
 	}
 }
