@@ -60,6 +60,9 @@ func runAgent(ctx context.Context, o *jobOptions) error {
 	}
 	opts.Signals, opts.Keeper = signals, life.Lost()
 	code, err := launch.Run(ctx, opts)
+	if err == nil {
+		life.SendEnd(place.index, code)
+	}
 	if err == nil && code != 0 {
 		return exitStatus(code)
 	}

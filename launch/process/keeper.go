@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"slices"
@@ -87,13 +86,12 @@ func (k *Keeper) Run(ctx context.Context) error {
 	}
 	agentEnd.Close()
 	k.closeFiles()
-	listen := make(chan struct{})
-	go func() { // ends when keeperEnd is closed
-		if _, err := io.ReadFull(keeperEnd, make([]byte, len(agents))); err == nil {
-			close(listen)
-		}
-	}()
-	return k.watch(ctx, table, agents, listen)
+	listen, codes := make(chan struct{}), make([]chan int, len(agents))
+	for i := range codes {
+		codes[i] = make(chan int, 1)
+	}
+	go readLifeline(keeperEnd, listen, codes) // ends when keeperEnd is closed
+	return k.watch(ctx, table, kept{agents, codes}, listen)
 }
 
 // closeFiles closes the keeper's copies of the agents' files.
@@ -118,19 +116,48 @@ func newLifeline() (agentEnd, keeperEnd *os.File, err error) {
 // that they take signals.
 const listenTimeout = 2 * time.Second
 
+// endTimeout is how long an agent that has sent its exit code has until it has ended.
+const endTimeout = 5 * time.Second
+
+// kept is the agents of a keeper, and what they send.
+type kept struct {
+	agents []*Process
+	codes  []chan int
+}
+
+// stop waits for the end of an agent and ends what it left. An agent that has sent its exit
+// code and does not end is killed and has ended with that code, even where SIGKILL does not
+// end it.
+func (k kept) stop(ctx context.Context, table *Table, i int) (e Exit, killed int, err error) {
+	p := k.agents[i]
+	select {
+	case <-p.Done():
+	case code := <-k.codes[i]:
+		select {
+		case <-p.Done():
+		case <-time.After(endTimeout):
+			killed, err = table.Stop(ctx, StopOptions{Signal: syscall.SIGKILL}, p)
+			return Exit{Code: code}, killed, err
+		}
+	}
+	killed, err = table.Stop(ctx, StopOptions{}, p)
+	return p.Exit(), killed, err
+}
+
 // watch returns when all agents and their leftovers have ended. listen is closed
 // when all agents take signals.
-func (k *Keeper) watch(ctx context.Context, table *Table, agents []*Process, listen <-chan struct{}) error {
+func (k *Keeper) watch(ctx context.Context, table *Table, all kept, listen <-chan struct{}) error {
 	type end struct {
 		agent, killed int
+		exit          Exit
 		err           error
 	}
+	agents := all.agents
 	ends := make(chan end, len(agents))
-	for i, p := range agents {
-		go func() { // it ends, because the kernel reports the agent's end and Stop has a deadline
-			<-p.Done()
-			killed, err := table.Stop(ctx, StopOptions{}, p)
-			ends <- end{i, killed, err}
+	for i := range agents {
+		go func() { // it ends, because an agent ends or sends that it does, and Stop has a deadline
+			e, killed, err := all.stop(ctx, table, i)
+			ends <- end{i, killed, e, err}
 		}()
 	}
 	var errs []error
@@ -169,7 +196,7 @@ func (k *Keeper) watch(ctx context.Context, table *Table, agents []*Process, lis
 				errs = append(errs, e.err)
 			}
 			if k.OnExit != nil {
-				k.OnExit(e.agent, agents[e.agent].Exit(), e.killed)
+				k.OnExit(e.agent, e.exit, e.killed)
 			}
 		case <-cancelled:
 			cancelled = nil

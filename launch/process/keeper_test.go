@@ -136,6 +136,27 @@ func TestPipeEndsWithTheAgents(t *testing.T) {
 	}
 }
 
+// TestAgentThatCannotEnd checks that the exit code that an agent has sent counts if its
+// process does not end.
+func TestAgentThatCannotEnd(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), endTimeout+20*time.Second)
+	defer cancel()
+	ends := map[int]Exit{}
+	send := func(agent, code int, then string) Spec {
+		return Spec{Path: "/bin/sh", Args: []string{"sh", "-c", fmt.Sprintf(`printf '\%03o\000\%03o\%03o' >&%d; %s`, lifelineEnd, agent, code, LifelineFD, then)}}
+	}
+	k := Keeper{
+		Agents: []Spec{send(0, 3, "exec sleep 1000"), send(1, 4, "exit 5")},
+		OnExit: func(agent int, e Exit, _ int) { ends[agent] = e },
+	}
+	if err := k.Run(ctx); err != nil || ctx.Err() != nil {
+		t.Error(err, ctx.Err())
+	}
+	if ends[0].Code != 3 || ends[1].Code != 5 || ends[0].Signal != 0 {
+		t.Error(ends)
+	}
+}
+
 // TestKeeperRun checks the keeper in this process: a cancelled context, a failed
 // start.
 func TestKeeperRun(t *testing.T) {

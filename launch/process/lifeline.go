@@ -1,6 +1,7 @@
 package process
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
 	"io"
@@ -10,8 +11,16 @@ import (
 
 // LifelineFD is the descriptor on which a [Keeper] gives each of its agents one end
 // of a pair of stream sockets. The other end closes when the keeper ends; the
-// keeper sends nothing. An agent sends one byte when it takes signals.
+// keeper sends nothing. An agent sends a byte when it takes signals, and its exit code
+// when it has done its work.
 const LifelineFD = 3
+
+// Messages of an agent. After lifelineEnd come the agent's index, in two bytes, and its exit
+// code.
+const (
+	lifelineReady = 1
+	lifelineEnd   = 2
+)
 
 // Lifeline watches the keeper of an agent.
 type Lifeline struct {
@@ -56,7 +65,42 @@ func (l *Lifeline) watch() {
 // SendReady sends the keeper the byte that says that this agent takes signals. An
 // earlier signal would have killed the agent, so the keeper passes signals on only
 // now. SendReady ignores a lost keeper, which Lost reports.
-func (l *Lifeline) SendReady() { _, _ = l.end.Write([]byte{1}) }
+func (l *Lifeline) SendReady() { _, _ = l.end.Write([]byte{lifelineReady}) }
+
+// SendEnd sends the keeper the exit code with which this agent, of an index among the
+// keeper's agents, ends now. The kernel may not let the process go, because a thread of it
+// waits for a file system that does not answer. Then the keeper ends without it.
+func (l *Lifeline) SendEnd(agent, code int) {
+	_, _ = l.end.Write([]byte{lifelineEnd, byte(agent >> 8), byte(agent), byte(code)})
+}
+
+// readLifeline reads what agents send. It closes ready when all of them take signals, and
+// sends the exit code of an agent to its channel, which has room for one.
+func readLifeline(r io.Reader, ready chan<- struct{}, codes []chan int) {
+	in, count := bufio.NewReader(r), 0
+	for {
+		kind, err := in.ReadByte()
+		if err != nil {
+			return
+		}
+		if kind == lifelineReady {
+			if count++; count == len(codes) {
+				close(ready)
+			}
+			continue
+		}
+		var end [3]byte
+		if _, err := io.ReadFull(in, end[:]); err != nil || kind != lifelineEnd {
+			return
+		}
+		if agent := int(end[0])<<8 | int(end[1]); agent < len(codes) {
+			select {
+			case codes[agent] <- int(end[2]):
+			default: // it has said so before
+			}
+		}
+	}
+}
 
 // Lost is closed when the keeper has ended, in whatever way.
 func (l *Lifeline) Lost() <-chan struct{} { return l.lost }
