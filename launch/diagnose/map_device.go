@@ -110,6 +110,10 @@ func deviceRows() []Row {
 			Cause: "a GPU's hardware failed", Fix: drain, Seen: "kernel", Source: "k8s-device-plugin internal/rm/health.go, NVIDIA Xid docs",
 		},
 		{
+			Key: "r03", Quote: "GSP", Checks: ids("G01", "D04"), Kind: Root, Pattern: `NVRM: .*(?:GSP Timeout|kgspIsHeartbeatTimedOut|GSP (?:heartbeat|RPC|firmware)\b.{0,60}(?:timed? ?out|fail|crash|dead|lost)|RmInitAdapter failed|kgspBootstrap\w* .*fail)`,
+			Cause: "the driver cannot start a GPU of this node, or the GPU's own processor (GSP) no longer answers", Fix: "take the node out of the job (drain it); reset the GPU (nvidia-smi -r) or start the node again; if it comes back, replace the GPU", Seen: "kernel", Source: "open-gpu-kernel-modules kernel_gsp.c",
+		},
+		{
 			Key: "93c", Checks: ids("G01"), Kind: Harmless, Pattern: `NVRM: Xid \(PCI:\S+\): 63\b`,
 			Cause: "the driver put a page or row of a GPU's memory out of use", Fix: "nothing now; reset that GPU (nvidia-smi -r) when no job uses it", Seen: "kernel", Source: "NVIDIA Xid docs",
 		},

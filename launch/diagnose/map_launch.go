@@ -62,6 +62,10 @@ func launchRows() []Row {
 			Cause: "a task ended well, and srun stopped the others because they went on for longer than --wait allows", Fix: "srun --wait=0 lets the others end in their own time; otherwise look why this task had less work", Seen: "Slurm", Source: "srun(1)",
 		},
 		{
+			Key: "r05", Checks: ids("X-START", "X-MPI"), Kind: Clue, Pattern: `mpi/(?:pmi\w*|cray\w*)\b.*(?:invalid|unknown|unsupported|unrecognized|illegal)\b.*\b(?:command|cmd|request|version)\b|\bPMI[12x]?\b.*\b(?:version|protocol)\b.*\b(?:mismatch|not supported|unsupported|incompatible)`,
+			Cause: "the program's MPI and srun's --mpi speak different versions of PMI", Fix: "srun --mpi=list shows what Slurm has; use the one for which that MPI was built (pmi2, pmix), or start it with its own mpiexec", Seen: "Slurm", Source: "mpi_pmi2, mpi_pmix",
+		},
+		{
 			Key: "y61", Checks: ids("X-START"), Kind: Primary, Pattern: `OMPI was not built with SLURM's PMI|direct launched using "srun",.*PMI`,
 			Cause: "this Open MPI cannot be started by srun, because it has no PMI of Slurm", Fix: "srun --mpi=list shows what Slurm has: use srun --mpi=pmix with an Open MPI that was built with PMIx, or start it with mpirun", Seen: "Open MPI", Source: "help-mpi-runtime.txt",
 		},

@@ -126,6 +126,10 @@ func networkRows() []Row {
 			Cause: "a port is in use, by an old process or another job", Fix: "`ss -ltnp` shows the process that has it; use another --master-port, or let gorun choose", Seen: "torch, libc", Source: "socket.cpp",
 		},
 		{
+			Key: "r04", Checks: ids("X-PORT", "R02"), Kind: CatchableClue, Pattern: `\bbind(?:ing|\(\))?\b.{0,20}\bfail(?:ed|ure|s)?\b.{0,80}Address already in use`,
+			Cause: "a port is in use, by another process or another job step on this node", Fix: "`ss -ltnp` on that node shows the process that has it; end it, or give each job its own port", Seen: "Cray PMI, others", Source: "bind(2)",
+		},
+		{
 			Key: "x13", Checks: ids("X-PORT", "R02"), Kind: Warning, Pattern: `Address already in use`,
 			Cause: "a port is in use, perhaps for one of the address families only", Fix: "`ss -ltnp` shows the process that has it; use another --master-port, or let gorun choose", Seen: "torch", Source: "socket.cpp",
 		},

@@ -22,7 +22,7 @@ func systemRows() []Row {
 			Cause: "/dev/shm is too small for the dataloader", Fix: shm, Seen: "torch", Source: "DataLoader.cpp",
 		},
 		{
-			Key: "y29", Checks: ids("L01", "L02"), Kind: Primary, Pattern: `unable to (?:open shared memory object|mmap \d+ bytes from file) <?/?torch_`,
+			Key: "y29", Checks: ids("L01", "L02"), Kind: Primary, Pattern: `unable to (?:open shared memory object|(?:mmap|allocate) \d+ bytes from file|\w+ (?:to )?file|allocate shared memory\S*(?: for file)?) <?/?torch_|/dev/shm\b.{0,120}No space left on device|No space left on device.{0,40}/dev/shm\b`,
 			Cause: "/dev/shm is full, or the worker may open no more files", Fix: shm + "; or " + nofile, Seen: "torch", Source: "THAllocator.c",
 		},
 		{
@@ -80,6 +80,14 @@ func systemRows() []Row {
 		{
 			Key: "x28", Checks: ids("X-DATALOADER"), Kind: Catchable, Pattern: `DataLoader worker \(pid.*(?:killed by signal|exited unexpectedly)|DataLoader timed out after`,
 			Cause: "a worker of the dataloader ended or hung", Fix: "run with num_workers=0 to see the error; look for the OOM killer in dmesg, and check the storage", Seen: "torch", Source: "dataloader.py",
+		},
+		{
+			Key: "r01", Checks: ids("X-START", "X-LIMIT"), Kind: Catchable, Pattern: `\b(?:creat\w+|enter|join|new|clone|unshare|set ?up) (?:\w+ ){0,3}name ?spaces?\b[^/]{0,60}No space left on device|\b(?:unshare|clone|setns)\b[^/]{0,30}: No space left on device|fork/exec \S+: No space left on device`,
+			Cause: "the node's limit of namespaces is used up or 0, so that no container starts; no disk is full", Fix: "on that node: sysctl user.max_user_namespaces (and user.max_mnt_namespaces and the others) must be above 0 and above the number in use; set it in /etc/sysctl.d", Seen: "enroot, Apptainer, Podman", Source: "namespaces(7)",
+		},
+		{
+			Key: "r02", Checks: ids("X-LIMIT"), Kind: Catchable, Pattern: `\b(?:inotify\w*|fsnotify|(?:shm|sem|msg)get|semaphores?)\b.{0,120}No space left on device|System limit for number of file watchers reached`,
+			Cause: "a limit of the kernel is reached: watches of files, or segments and semaphores of System V; no disk is full", Fix: "on that node: sysctl fs.inotify.max_user_watches=1048576 fs.inotify.max_user_instances=8192; ipcs -l shows the limits of System V, ipcrm removes what old processes left", Seen: "OS", Source: "inotify(7), shmget(2), semget(2)",
 		},
 		{
 			Key: "x29", Checks: ids("X-DISK"), Kind: Catchable, Pattern: `No space left on device|Disk quota exceeded|^File size limit exceeded|Read-only file system|\[Errno 5\] Input/output error|Stale file handle|unexpected pos \d+ vs \d+|PytorchStreamWriter failed writing`,
