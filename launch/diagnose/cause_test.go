@@ -110,6 +110,9 @@ func TestMessageOfAnException(t *testing.T) {
 	for _, c := range []struct{ name, log, text string }{
 		{"no message", frame + "AssertionError\n12:00:01 trainer - ERROR - the child ended with 1\n", "AssertionError (data/train.py:41)"},
 		{"a message in the next line", frame + "ValueError: \nthe sizes differ\n", "ValueError: the sizes differ (data/train.py:41)"},
+		{"a message in several parts", frame + "RuntimeError: the graph failed, \nerror: the task failed: \nno memory\nsee the manual\n", "RuntimeError: the graph failed, error: the task failed: no memory (data/train.py:41)"},
+		{"another writer between", "[INFO] worker - Traceback (most recent call last):\n[INFO] worker -   File \"/data/train.py\", line 41, in <module>\n[WARN] pool - a worker is slow\njava.lang.InterruptedException\n\tat Pool.run\n[INFO] worker -     main()\n[INFO] worker - KeyError: 'x'\n[INFO] pool - retry in 1 s\n", "KeyError: 'x' (data/train.py:41)"},
+		{"a code", "Traceback (most recent call last):\n  File \"/data/train.py\", line 41, in <module>\nlib.Error: LIB_ERR_BACKEND\n", "lib.Error: LIB_ERR_BACKEND (data/train.py:41)"},
 		{"then a launcher's line", frame + "RuntimeError: no accumulator\n" + agent, "RuntimeError: no accumulator (data/train.py:41)"},
 		{"the reason comes with the next of the chain", frame + "TimeoutError\n\nThe above exception was the direct cause of the following exception:\n\n" + frame + "TimeoutError: the call of step timed out\n", "TimeoutError (data/train.py:41): TimeoutError: the call of step timed out"},
 		{"a type of C++ in a stack", frame + "RuntimeError: sizes differ\n1  0x7f lib::run(int, std::optional<int>) + 1102\n", "RuntimeError: sizes differ (data/train.py:41)"},

@@ -193,7 +193,7 @@ func (s *Scanner) recordLoud(row *compiledRow, f *fields, l *line) {
 var errorStack = lazyRegexp(`^.*(?:error stack:|HDF5-DIAG: Error detected in .*:)`)
 
 // headline matches the text of an error whose reason is in the next line.
-var headline = lazyRegexp(`:$|\b(?:due to|because of)$|(?i)\b(?:fatal|error)\b[!: ]*(?:\([^)]*\))?$|^[-=*#]{3,} .* [-=*#]{3,}$`)
+var headline = lazyRegexp(`^terminate called after|:$|\b(?:due to|because of)$|(?i)\b(?:fatal|error)\b[!: ]*(?:\([^)]*\))?$|^[-=*#]{3,} .* [-=*#]{3,}$`)
 
 // banner matches a headline with a rule on both sides: the box below it has the reason.
 var banner = lazyRegexp(`^[-=*#]{3,} `)

@@ -80,7 +80,7 @@ func workerRows() []Row {
 			Cause: "ranks are in different collectives", Fix: desync, Seen: "torch, NCCL with checks", Source: "ProcessGroupWrapper.cpp, TraceUtils.h",
 		},
 		{
-			Key: "x69", Checks: ids("X-HANG"), Kind: Root, Pattern: `^gorun(?:\[[^]]*\])?: .*?(?:\brank (?P<rank>\d+)(?: \([^)]*\))? )?(?:never entered|do(?:es)? not go on in|never made the other end of|is in .*, not in the|ranks wait for each other|are all in .* none is behind).*; (?:stopping the workers|exit code 124)$`,
+			Key: "x69", Checks: ids("X-HANG"), Kind: Root, Pattern: `^gorun(?:\[[^]]*\])?: .*?(?:(?:\brank (?P<rank>\d+)(?: \([^)]*\))? )?(?:never entered|do(?:es)? not go on in|never made the other end of|is in .*, not in the|is stopped by a signal)|no rank has made progress|ranks wait for each other|(?:is|are all) in .* none is behind).*; (?:stopping the workers|exit code 124)$`,
 			Cause: "a rank did not make the call that the others wait in", Fix: missing, Seen: "gorun", Source: "docs/hangs.md",
 		},
 		{
@@ -176,7 +176,7 @@ func workerRows() []Row {
 			Cause: "several nodes start the same ranks, so that others never come", Fix: "give each node its own rank (--node-rank, NODE_RANK), or as many tasks per node as the program expects; gorun numbers the nodes itself", Seen: "Lightning, others", Source: "pytorch-lightning#4389",
 		},
 		{
-			Key: "x60", Checks: ids("X-ARGS"), Kind: Clue, Pattern: `(?:^|\s)\S+: error: (?:the following arguments are required|unrecognized arguments|argument \S+: |one of the arguments |ambiguous option)`,
+			Key: "x60", Checks: ids("X-ARGS"), Kind: Clue, Pattern: `^error: (?:unrecognized arguments|argument \S+: |the following arguments are required)|(?:^|\s)\S+: error: (?:the following arguments are required|unrecognized arguments|argument \S+: |one of the arguments |ambiguous option)`,
 			Cause: "the program does not accept its arguments", Fix: "correct the arguments after PROGRAM; the launcher's own flags come before it", Seen: "Python", Source: "argparse",
 		},
 		{

@@ -211,7 +211,7 @@ func (e *exception) laterLines() int {
 func (e *exception) text() string {
 	message := ""
 	for _, line := range e.message {
-		if message = strings.TrimSpace(line); message != "" {
+		if message = strings.TrimSpace(message + " " + strings.TrimSpace(line)); message != "" && !strings.HasSuffix(message, ":") && !strings.HasSuffix(message, ",") {
 			break
 		}
 	}

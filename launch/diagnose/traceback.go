@@ -15,6 +15,9 @@ type tracebackReader struct {
 	last      line     // the line with the exception's class
 	events    []*event // the events of lines within the traceback
 	prefix    string   // a prefix of each line that readHead does not know
+	isStrict  bool     // lines without it are of another writer
+	isOther   bool     // the last line is
+	isFirst   bool     // the next line is the first below that of prefix
 	previous  *event   // the event of the previous exception
 	isBare    bool     // that exception has no message
 	rank      int      // of the line that began it; -1: unknown
@@ -46,8 +49,8 @@ func (s *Scanner) readTraceback(l *line) {
 		s.tracebacks[l.stream] = t
 	}
 	t.repeated = t.repeated && s.flood.isRepeated()
-	if text := strings.TrimPrefix(strings.TrimRight(s.report.dedent(string(l.raw)), " \t"), t.prefix); text != "" {
-		if t.state == inMessage && l.timed && !t.last.timed { // of a logger
+	if text := t.trimPrefix(strings.TrimRight(s.report.dedent(string(l.raw)), " \t"), l.number); text != "" {
+		if t.state == inMessage && (t.isOther || l.timed && !t.last.timed) { // of a logger
 			if e, ok := t.end(); ok {
 				s.recordException(t, e, l.number)
 			}
@@ -59,6 +62,7 @@ func (s *Scanner) readTraceback(l *line) {
 				return
 			}
 			t.prefix, text = text[:at], text[at:] // a logger's prefix may stand here only
+			t.isFirst, t.isStrict = true, false
 			t.rank = max(l.rank, number(rankInPrefix(), []byte(t.prefix)))
 		}
 		if strings.HasSuffix(text, ")") && isTraceback(text) {
@@ -86,6 +90,20 @@ func (s *Scanner) readTraceback(l *line) {
 	if t.state == outside && !t.chained && !t.ignored && l.number-t.firstLine > 0 {
 		delete(s.tracebacks, l.stream)
 	}
+}
+
+// trimPrefix removes the prefix of line n of t. It returns "" for a line of another
+// writer between the frames.
+func (t *tracebackReader) trimPrefix(text string, n int64) string {
+	rest, ok := strings.CutPrefix(text, t.prefix)
+	if t.isFirst && text != "" {
+		t.isFirst, t.isStrict = false, ok
+	}
+	t.isOther = t.isStrict && !ok && n-t.firstLine < 100
+	if t.isOther && t.state == inFrames && !isTraceback(text) {
+		return ""
+	}
+	return rest
 }
 
 // readEscaped reads a whole traceback of which a field of JSON has the lines.
@@ -225,6 +243,9 @@ func (s *Scanner) fillTask(e *event) {
 // task that it called.
 var rayTaskHead = lazyRegexp(`^ray\.exceptions\.RayTaskError\([\w.]+\): ray::`)
 
+// codeOnly matches an exception that says no more than a constant.
+var codeOnly = lazyRegexp(`^[\w.]+: [A-Z0-9]+_[A-Z0-9_]+$`)
+
 // trailingRank matches the rank that tracing's loggers print below a text.
 var trailingRank = lazyRegexp(`^ rank=(\d{1,6})$`)
 
@@ -268,7 +289,7 @@ func (e *exception) meaning(m *matcher) (key string, kind Kind) {
 		return rowNoFile, Catchable
 	case rayLoss().MatchString(e.class):
 		return rowActorDied, Vague
-	case name == "CalledProcessError", name == "ProcessExitedException", e.distributed():
+	case name == "CalledProcessError", codeOnly().MatchString(e.text()), name == "ProcessExitedException", e.distributed():
 		return rowException, CatchableClue
 	}
 	return rowException, Catchable
