@@ -35,6 +35,21 @@ func (s *Scanner) readDetail(l *line, f *fields) {
 	}
 }
 
+// inRecordOf reports whether l belongs to the message of several lines that a logger
+// wrote from the line of e on. Only the first line of such a message has a time.
+func (s *Scanner) inRecordOf(e *event, l *line) bool {
+	return e != nil && e.stream == l.stream && !l.timed && s.recordStart > 0 && e.number >= s.recordStart && l.number-e.number <= 2*besideSpan
+}
+
+// nameRecord gives the last event the host that a later line of its message names.
+func (s *Scanner) nameRecord(l *line) {
+	if e := s.lastEvent; s.inRecordOf(e, l) && e.number < l.number && e.host == "" && !e.hasOrigin() {
+		if host := s.matcher.wordings.named(hostWords, l.raw); host != nil {
+			e.host = plainText(host)
+		}
+	}
+}
+
 // readDescribedPod reads the name of the pod that kubectl describes.
 func (s *Scanner) readDescribedPod(l *line, f *fields) {
 	s.described = s.newEvent(s.matcher.byKey[rowNoReason], l)

@@ -200,7 +200,7 @@ func (s *Scanner) recordMatch(row *compiledRow, f *fields, l *line) {
 	if (row.Key == rowUnknownWarning || row.Key == rowTransport) && s.matcher.wordings.has(cascadeWords, l.raw) {
 		row = s.matcher.byKey[rowCascade]
 	}
-	if last := s.unfinished; row.Key == rowMPIAdapter && last != nil && last.row.Key == rowMPI && last.stream == l.stream {
+	if last := s.unfinished.event; row.Key == rowMPIAdapter && last != nil && last.row.Key == rowMPI && last.stream == l.stream {
 		return // a line of the stack of the error
 	}
 	e := s.newMatch(row, f, l)
@@ -219,12 +219,15 @@ func (s *Scanner) recordMatch(row *compiledRow, f *fields, l *line) {
 	if e.host == "" && e.peer == "" && !e.hasOrigin() && row.Key != rowSelfTest {
 		s.matcher.wordings.nameOrigin(e, l.raw)
 	}
+	if last := s.lastEvent; e.host == "" && !e.hasOrigin() && s.inRecordOf(last, l) {
+		e.host = last.host
+	}
 	if last := s.lastEvent; row.Key == rowActorNode && last != nil && last.row.Key == rowActorDied && last.stream == e.stream && e.number-last.number < detailLines {
 		e.host = last.host
 	}
 	e.readFields(l.raw)
 	if strings.HasPrefix(row.Source, "help-") || headline().MatchString(e.text) { // Open MPI wraps the lines of its help texts
-		s.unfinished = e
+		s.unfinished = unfinished{e, l.number}
 	}
 	restarted, hasRestarted := s.job.overcome[l.stream.log]
 	if row.Kind.has(catchable) && bytes.HasPrefix(l.raw, []byte("[W")) { // the level of torch's logger
@@ -250,7 +253,7 @@ func (s *Scanner) countLaterLines(l *line) {
 	if soon && (words.has(cascadeWords, l.raw) || words.has(summaryWords, l.raw)) {
 		return
 	}
-	progresses := words.has(progressWords, l.raw)
+	progresses := words.progresses(l.raw)
 	recovers := soon && words.goesOn(l.raw)
 	kept := s.followed[:0]
 	for _, e := range s.followed {
@@ -279,6 +282,6 @@ func isShutdownLine(line []byte) bool {
 }
 
 // launcherBanner matches the fixed lines that launchers print after the end of a worker.
-const launcherBanner = `^(?:Primary job |a non-zero exit code|thus causing|the job to be terminated|(?:mpirun|prterun|mpiexec) |srun: |slurmstepd: |pdsh@|make(?:\[\d+\])?: )`
+const launcherBanner = `^(?:Primary job |a non-zero exit code|thus causing|the job to be terminated|(?:mpirun|prterun|mpiexec) |srun: |slurmstepd(?:-[\w.-]+)?: |pdsh@|make(?:\[\d+\])?: )`
 
 var bannerLine = lazyRegexp(launcherBanner)

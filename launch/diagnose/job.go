@@ -34,6 +34,7 @@ type job struct {
 type endings struct {
 	ends      []workerEnd
 	taskHosts map[int]string // by task of Slurm
+	taskRanks int            // how many tasks there are, if a host has several, so that their numbers are ranks; findHosts finds it
 	lastExit  *event         // the last line with an exit code that is not 0
 	hint      *event         // words of a failure in the last lines of a log
 	stopping  *event         // the first line that says that a worker was told to stop

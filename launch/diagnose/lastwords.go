@@ -86,11 +86,12 @@ func (s *Scanner) readHint() {
 			isWeak := words.has(summaryWords, rest) || words.has(cascadeWords, rest)
 			if s.job.hint == nil || !isWeak {
 				s.job.hint = s.newEvent(s.matcher.byKey[rowLogged], &line{head: h, raw: rest, number: number, stream: streamKey{log, h.label}})
+				words.nameOrigin(s.job.hint, rest)
 			}
 			if !isWeak {
 				return
 			}
-		case words.has(progressWords, rest):
+		case words.progresses(rest):
 			return
 		}
 	}

@@ -38,6 +38,9 @@ func (s *Scanner) readText(p []byte, when stamp) {
 	l := line{number: s.number, words: words}
 	l.head, l.raw = s.readWriter(p, when)
 	l.stream = streamKey{len(s.logs) - 1, l.label}
+	if l.timed {
+		s.recordStart = l.number
+	}
 	s.flood.readFrom(l.stream)
 	if len(p)-len(l.raw) < first && len(l.raw) > maxMatched {
 		from := max(0, first-(len(p)-len(l.raw))-maxMatched/4)
@@ -114,6 +117,7 @@ func (s *Scanner) classify(l *line, hasWord bool) {
 	s.extendExcerpts(l)
 	s.job.recordWriter(l)
 	ofStack := s.continueText(l)
+	s.nameRecord(l)
 	isKnown := false
 	if hasWord {
 		for i, f := range s.matcher.jobLines {

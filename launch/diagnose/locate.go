@@ -43,7 +43,7 @@ func (s *Scanner) locate(e *event) {
 		e.host = s.job.hosts[e.rank]
 	}
 	task := e.task
-	if task < 0 && e.row.ID() == "X-MPI" { // the tasks of srun are the ranks of MPI
+	if task < 0 && (e.row.ID() == "X-MPI" || s.job.taskRanks > 0 && s.worldSize() <= s.job.taskRanks) { // the tasks of srun are the ranks of MPI
 		task = e.rank
 	}
 	if e.host == "" && task >= 0 {
@@ -182,6 +182,14 @@ func (j *job) findHosts() {
 			twice[p.pid] = true
 		}
 		j.byPID[p.pid] = m.rank
+	}
+	tasks, highest := map[string]int{}, 0
+	for task, host := range j.taskHosts {
+		tasks[host]++
+		highest = max(highest, task)
+	}
+	if len(tasks) < len(j.taskHosts) {
+		j.taskRanks = highest + 1
 	}
 	for pid := range twice {
 		delete(j.byPID, pid)

@@ -30,6 +30,8 @@ const (
 	failWords
 	// progressWords show that the job went on.
 	progressWords
+	// endWords are of lines that a program prints while it ends.
+	endWords
 	// rankWords and hostWords name the rank and the host that a line is about.
 	rankWords
 	hostWords
@@ -56,19 +58,20 @@ func wordings() [][]string {
 		giveUpWords: {
 			`\b(?:giving up|gave up|bailing out|exhausted)\b|\btoo many (?:re)?(?:tries|\w*attempts|failures|restarts)\b|\b(?:retries|retry|attempts?|tries)\b.{0,20}\b(?:exceeded|reached)\b|\bexceeded\b.{0,20}\b(?:retries|retry|attempts|tries)\b|\bafter (?:\d+|all|several|multiple|max\w*) (?:re)?(?:tries|attempts)\b`,
 			`\bg(?:ives?|iven|ave) up\b|\b(?:max(?:imum)?|no more|out of|all) (?:\w+ ){0,3}(?:retr(?:y|ies)|attempts?|restarts?|reconnects?)\b`,
-			`\b(?:cannot|can not|can't|unable to|could not|couldn't|failed to|not|never) (?:be )?(?:\w+ )?(?:continu|recover|retr[yi]|reconnect|ignor|skip|fall)`,
+			`\b(?:cannot|can not|can't|unable to|could not|couldn't|failed to|not|never) (?:be )?(?:\w+ )?(?:continu|recover|retr[yi]|reconnect|ignor|skip|fall)|\byou (?:can|may|must|should|could) (?:\w+ )?(?:continu|retr[yi]|resum)`,
 		},
 		quietWords: {
-			` NCCL (?:INFO|WARN|TRACE) `, `torch/distributed/\S+\.py:\d+\]|torch\.distributed\.elastic\.\S+:|torch\.distributed\.(?:run|launch)|ChildFailedError|\[launch\.py:|sigkill_handler`, `^(?:srun|slurmstepd|salloc|sbatch)(?:: error)?: (?:\S+: tasks? |\*\*\*|Terminating|Force )`,
+			` NCCL (?:INFO|WARN|TRACE) `, `torch/distributed/\S+\.py:\d+\]|torch\.distributed\.elastic\.\S+:|torch\.distributed\.(?:run|launch)|ChildFailedError|\[launch\.py:|sigkill_handler`, `^(?:srun|slurmstepd(?:-[\w.-]+)?|salloc|sbatch)(?:: error)?: (?:\S+: tasks? |\*\*\*|Terminating|Force )`,
 			`(?:^|[\s\[|<(:"=])(?:WARN(?:ING)?|INFO|DEBUG|NOTICE)(?:[\]:|>)",/ ]|$)`,
-			`^\S+ FAILED$`, `PETSC ERROR: (?:-{5}|$|#\d+ |\w+\(\) line \d+ in |Try option|or see |or try |configure using|to get more|See https|Configure options|Petsc Release|Run with|\S+ on a |No error traceback|likely location|Note: )`,
+			`^\S+ FAILED$`, `^Permission denied, please try again`, `PETSC ERROR: (?:-{5}|$|#\d+ |\w+\(\) line \d+ in |Try option|or see |or try |configure using|to get more|See https|Configure options|Petsc Release|Run with|\S+ on a |No error traceback|likely location|Note: )`,
 			`unable to register cu\w+ factory|oneDNN custom operations|Error in atexit\._run|Exception ignored in|^ptrace: `,
 		},
 		metricWords:   {`(?:\b|_)errors?[ :=]+[-+]?[\d.]+(?:e-?\d+)?%?(?:[ ,;)]|$)`},
 		failWords:     {`\bfail(?:ed|ure|s)?\b`},
 		progressWords: {`\b(?:steps?|epochs?|iter(?:ation)?s?|loss|batch(?:es)?|samples|tokens|eval\w*|sav(?:ed|ing)|checkpoint\w*|INFO|DEBUG)\b`, `\bit/s\b`, `\bs/it\b`, ` HTTP/\d`},
+		endWords:      {`\b(?:clean(?:ing|ed)?[ -]?up|shut(?:ting)? ?down|tear(?:ing)? ?down|unload(?:ing|ed)|terminating|stopping|exiting)\b`},
 		rankWords:     {`\brank[ =:#]{0,2}(\d{1,6})\b`, `\bpe=0(\d{1,6})\b`, `\bproc[ =:#](\d{1,6})\b`, `\bprocessor (\d{1,6}) exiting\b`},
-		hostWords:     {`\b(?:on|from|at) (?:host|node):? ([\w.-]*\w)`, `\b(?:slot|glidein)\w*@([\w.-]*\w)`},
+		hostWords:     {`\b(?:on|from|at) (?:host|node|broker):? ([\w.-]*\w)`, `\b(?:slot|glidein)\w*@([\w.-]*\w)`},
 		hintWords:     {`fail(?:ed|ure|s|ing)?\b|errors?\b|exceptions?\b|\b(?:invalid|unsupported|insufficient|corrupt(?:ed)?|mismatch(?:ed)?|unable|cannot|aborting|aborted|giving up|exiting|exceeded|expired|denied|refused|unexpected|illegal|timed out|timeout|crash(?:ed)?|killed|missing|incompatible|exploded|diverged)\b`, `\b(?:can't|couldn't|could not|too (?:many|few|large|small|long|old)|not enough|out of memory|disk full|no (?:such|usable|free|cuda|gpus?|devices?|module|space|permission)|stopping (?:the )?\w+|must (?:be|have|match|not)|expected .* (?:but|got|found)|(?:is|are|was|were) (?:not|no)\b|not (?:found|supported|available|divisible|compatible|allowed|installed|valid|implemented|permitted|defined|recogni[sz]ed))`, `错误|失败|异常`},
 	}
 }
@@ -154,6 +157,11 @@ func (m *wordingMatcher) goesOn(text []byte) bool {
 	return m.has(goesOnWords, text) && !m.has(giveUpWords, text)
 }
 
+// progresses reports whether a line shows that the job went on.
+func (m *wordingMatcher) progresses(text []byte) bool {
+	return m.has(progressWords, text) && !m.has(endWords, text)
+}
+
 // isUnloud reports whether a line that looks like an error is none.
 func (m *wordingMatcher) isUnloud(text []byte) bool {
 	if glogWarning().Match(text) || daemonLine().Match(text) {
@@ -185,7 +193,7 @@ func (s *Scanner) recordLoud(row *compiledRow, f *fields, l *line) {
 	}
 	s.lastLoud = e
 	if headline().MatchString(strings.TrimRight(e.text, " |")) {
-		s.unfinished = e
+		s.unfinished = unfinished{e, l.number}
 	}
 }
 
@@ -193,7 +201,10 @@ func (s *Scanner) recordLoud(row *compiledRow, f *fields, l *line) {
 var errorStack = lazyRegexp(`^.*(?:error stack:|HDF5-DIAG: Error detected in .*:)`)
 
 // headline matches the text of an error whose reason is in the next line.
-var headline = lazyRegexp(`^terminate called after|:$|\b(?:due to|because of)$|(?i)\b(?:fatal|error)\b[!: ]*(?:\([^)]*\))?$|^[-=*#]{3,} .* [-=*#]{3,}$`)
+var headline = lazyRegexp(`^terminate called after|:$|\b(?:due to|because of|an?|the|of|to|from|with|and|or|is|are|was|were|be|not|that)$|(?i)\b(?:fatal|error)\b[!: ]*(?:\([^)]*\))?$|^[-=*#]{3,} .* [-=*#]{3,}$`)
+
+// reasonLabel matches a line that only announces the reason of the error above it.
+var reasonLabel = lazyRegexp(`^\s*(?i:caused by|reason|cause|root cause|error message):\s*$`)
 
 // banner matches a headline with a rule on both sides: the box below it has the reason.
 var banner = lazyRegexp(`^[-=*#]{3,} `)
@@ -202,31 +213,41 @@ var banner = lazyRegexp(`^[-=*#]{3,} `)
 // the last lines, the reason.
 var stackLine = lazyRegexp(`^\w+\(\d+\)[. ]*:|^\s*#\d+: .* in \w+\(\): |^\s+(?:major|minor): .*`)
 
+// unfinished is an error whose text goes on in the next line.
+type unfinished struct {
+	event *event
+	from  int64 // the line after which it goes on
+}
+
 // continueText adds the next line that has words to the text of an error that ended like
 // a headline. To an error with a stack it adds the last reason of the stack. It reports
 // whether the line is of such a stack.
 func (s *Scanner) continueText(l *line) (ofStack bool) {
-	e := s.unfinished
+	if last := s.lastLoud; last != nil && last.stream == l.stream && l.number-last.number < besideSpan && bytes.HasSuffix(l.raw, []byte(":")) && reasonLabel().Match(l.raw) {
+		s.unfinished = unfinished{last, l.number}
+		return false
+	}
+	e, distance := s.unfinished.event, l.number-s.unfinished.from
 	if e == nil || e.stream != l.stream {
 		return false
 	}
 	text := plainText(l.raw)
-	if head := errorStack().FindString(e.text); head != "" && l.number-e.number < detailLines {
+	if head := errorStack().FindString(e.text); head != "" && distance < detailLines {
 		at := stackLine().FindIndex(l.raw)
 		if at == nil {
-			s.unfinished = nil
+			s.unfinished = unfinished{}
 		} else if reason := plainText(bytes.TrimSpace(l.raw[at[1]:])); reason != "" && len(head)+len(reason) < maxText {
 			e.text = head + " " + reason
 		}
 		return at != nil
 	}
-	if strings.Trim(text, "-=*#|+ ") == "" && l.number-e.number < 4 {
+	if strings.Trim(text, "-=*#|+ ") == "" && distance < 4 {
 		return false
 	}
-	if l.number-e.number > 2 || !banner().MatchString(e.text) {
-		s.unfinished = nil
+	if distance > 2 || !banner().MatchString(e.text) {
+		s.unfinished = unfinished{}
 	}
-	if l.number-e.number < 4 && len(e.text)+len(text) < maxText {
+	if distance < 4 && len(e.text)+len(text) < maxText {
 		e.text += " " + text
 	}
 	return false

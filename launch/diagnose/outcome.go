@@ -17,13 +17,13 @@ const successLine = `(?i)worker group successfully finished|\b\d+ passed\b.* in 
 	"Trainer\\.fit` stopped:" + `|Out of bounds values : 0 OK|\ball \d+ tests passed|\b100% tests passed|^test result: ok\b|^# fail 0\b|^Ran \d+ tests? in [\d.]+s$|^ok  \t|^Tests: .*\d+ passed, \d+ total|'train_runtime': |\btraining is done\b|Total run time: |Synced \d+ W&B file`
 
 // jobSuccessLine matches what programs that start jobs print when a job ended well.
-const jobSuccessLine = `(?i)\b(?:job|run|task|trial|workflow|experiment)\b.{0,60}\b(?:succeeded|successful|completed successfully|finished successfully|exited with code 0)\b|^(?:all )?(?:done|finished|completed) successfully|\b(?:execution|pipeline|workflow|job|run|exit) status: OK$|^\d+ of \d+ steps \(100%\) done|^PASSED$|"exit_?code":\s*0\b|\bexit(?:ed with)? (?:code|status)[ :=]+0\b`
+const jobSuccessLine = `(?i)\b(?:job|run|task|trial|workflow|experiment)\b.{0,60}\b(?:succeeded|successful|completed successfully|finished successfully|exited with code 0)\b|^(?:all )?(?:done|finished|completed) successfully|\b(?:execution|pipeline|workflow|job|run|exit) status: OK$|^\d+ of \d+ steps \(100%\) done|^\S*job\S*/\S+\s+(?:Succeeded|Complete)\b|(?-i:\b\d+ COMPLETED$|\bCOMPLETED +0:0\b)|\b(?:stopped|finished|done|ended|completed|exited)\b.{0,12}\brc=0\b|^PASSED$|"exit_?code":\s*0\b|\bexit(?:ed with)? (?:code|status)[ :=]+0\b`
 
 // failedTests matches a summary of tests of which some failed.
 var failedTests = lazyRegexp(`(?i)\b[1-9]\d* (?:failed|errors?)\b`)
 
 // restartLine matches what launchers print when they start the workers once more.
-const restartLine = `(?i)will restart worker group|\breset workers: \d+|: restoring the last commit|\brecovered from (?:the |a )?failure|gorun\S*: restart \d+ of \d+: `
+const restartLine = `(?i)will restart worker group|\b(?:job|attempt|run|training)\b.{0,60}\b(?:relaunch|resubmit)|\b(?:relaunch|resubmitt)(?:ing|ed)?\b.{0,30}\b(?:job|run|training|nodes)\b|\breset workers: \d+|: restoring the last commit|\brecovered from (?:the |a )?failure|gorun\S*: restart \d+ of \d+: `
 
 // readSuccess reads a line that says that the job, or its part, ended well.
 func (s *Scanner) readSuccess(l *line, _ *fields) {
@@ -33,10 +33,29 @@ func (s *Scanner) readSuccess(l *line, _ *fields) {
 	}
 }
 
-// readJobSuccess reads such a line, which counts if no worker wrote it.
+// endOfPart matches the good end of one container of docker compose.
+var endOfPart = lazyRegexp(`^([\w.-]+-\d+) exited with code 0$`)
+
+// readJobSuccess reads such a line, which counts if no worker wrote it. The end of one
+// container says nothing of the others.
 func (s *Scanner) readJobSuccess(l *line, f *fields) {
+	if m := endOfPart().FindSubmatch(l.raw); m != nil {
+		var h head
+		h.addLabel(m[1])
+		s.overcomeIn(streamKey{l.stream.log, h.label})
+		return
+	}
 	if l.rank < 0 && l.local < 0 && l.task < 0 {
 		s.readSuccess(l, f)
+	}
+}
+
+// overcomeIn marks the errors of a stream as overcome.
+func (s *Scanner) overcomeIn(stream streamKey) {
+	for _, g := range s.groups {
+		for _, e := range g.events {
+			e.handled = e.handled || e.stream == stream
+		}
 	}
 }
 
@@ -60,9 +79,16 @@ func (s *Scanner) readServerBack(l *line, f *fields) {
 	}
 }
 
+// negation matches the words of a line that says that something does not happen.
+var negation = lazyRegexp(`(?i)\b(?:no|not|never|cannot|can't|won't)\b`)
+
 // readRestart reads a launcher's line about a restart. The failure of the attempt
 // before it is not why the job failed.
-func (s *Scanner) readRestart(l *line, _ *fields) { s.overcome(l) }
+func (s *Scanner) readRestart(l *line, _ *fields) {
+	if !negation().Match(l.raw) {
+		s.overcome(l)
+	}
+}
 
 // overcome forgets the ends and the waits of the attempt that is over, and marks the
 // errors before the line as overcome.
@@ -88,7 +114,9 @@ var (
 	warningLine = lazyRegexp(`^(?:[-\d:,.T |]*)?(?:\| |\[)?(?:WARNING|WARN)\b`)
 	// dataLine matches the front of a line that shows a program's data.
 	dataLine = lazyRegexp(`(?i)^(?:question|answer|input|output|label|prompt|response|user|assistant|target|prediction)(?: \d+)?\s?[:=] `)
-	levelKey = lazyRegexp(`"(?:level|severity|levelname)"\s*:`)
+	// quotedMessage matches the front of a line of glog whose whole message is in quotes.
+	quotedMessage = lazyRegexp(`^[EWIF]\d{3,4} \S+ +\d+ \S+:\d+\] "`)
+	levelKey      = lazyRegexp(`"(?:level|severity|levelname)"\s*:`)
 )
 
 // errorFront matches the front of an error that quotes its cause, and of klog's lines, which
@@ -105,6 +133,9 @@ func isQuoted(raw []byte, at int) bool {
 		return false
 	}
 	if bytes.HasPrefix(raw, []byte(`ErrorMessage "`)) || bytes.HasPrefix(raw, []byte(`{"message": {"message": "`)) { // of SageMaker's training toolkit, of torch's error files
+		return false
+	}
+	if quotedMessage().Match(raw) && bytes.HasSuffix(bytes.TrimRight(raw, " "), []byte{'"'}) {
 		return false
 	}
 	if raw[0] == '"' && bytes.LastIndexByte(raw, '"') == len(bytes.TrimSpace(raw))-1 && bytes.Count(raw, []byte{'"'}) == 2 { // the whole line

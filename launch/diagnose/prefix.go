@@ -137,6 +137,10 @@ func (h *head) removeName(line []byte) (rest []byte, more bool) {
 		}
 		return line, false
 	}
+	if host, ok := bytes.CutPrefix(name, []byte("slurmstepd-")); ok && after[0] == ':' { // its rows know the program
+		h.host = plainText(host)
+		return line, false
+	}
 	if after[0] == ':' && after[1] == ' ' && digit && !bytes.HasPrefix(name, []byte("mlx")) {
 		h.addLabel(name)
 		h.host = plainText(name)

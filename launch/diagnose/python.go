@@ -33,7 +33,7 @@ var (
 	launcherFile = lazyRegexp(`/bin/(?:torchrun|accelerate|deepspeed|horovodrun|ray)"|torch/distributed/(?:run|launch)\.py"|torch/distributed/(?:launcher|elastic/(?:agent|rendezvous))/`)
 	// messageEnd matches a line that is no part of a message before it.
 	messageEnd = anyOf(`^terminate called`, `^frame #\d+: `, `^Exception raised from `, `^\[[WEIF]\d* `,
-		`^\[rank\d+\]`, ` NCCL (?:INFO|WARN) `, `Warning: `, `^(?:WARNING|ERROR|CRITICAL|INFO|DEBUG)[: ]`)
+		launcherBanner, `^Process [\w:.-]+:$`, `^\[rank\d+\]`, ` NCCL (?:INFO|WARN) `, `Warning: `, `^(?:WARNING|ERROR|CRITICAL|INFO|DEBUG)[: ]`)
 )
 
 // isTraceback reports whether a line begins a traceback.
@@ -70,7 +70,7 @@ func containsAny(s string, texts ...string) bool {
 
 // mayEndMessage reports whether messageEnd may match a line.
 func mayEndMessage(line string) bool {
-	return line[0] == '[' || containsAny(line, "terminate called", "frame #", "Exception raised from ", " NCCL ", "Warning: ", "WARNING", "ERROR", "CRITICAL", "INFO", "DEBUG")
+	return line[0] == '[' || bannerLine().MatchString(line) || containsAny(line, "terminate called", "frame #", "Exception raised from ", "Process ", " NCCL ", "Warning: ", "WARNING", "ERROR", "CRITICAL", "INFO", "DEBUG")
 }
 
 // exceptions returns the tracebacks in lines, in their order, without those
@@ -205,6 +205,12 @@ func (e *exception) laterLines() int {
 		}
 	}
 	return n
+}
+
+// announces reports whether the message of e ends as if its reason followed.
+func (e *exception) announces() bool {
+	last := e.message[len(e.message)-1]
+	return strings.HasSuffix(strings.TrimRight(last, " "), ":")
 }
 
 // text returns the class and the first line of the message.

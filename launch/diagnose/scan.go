@@ -49,20 +49,26 @@ type Scanner struct {
 
 // current is the state of the scanner in the log that it reads.
 type current struct {
-	number        int64 // of the line, from 1
-	pieces        int64 // lines and parts between carriage returns that were read
-	now           stamp // the last time in the log
+	number int64 // of the line, from 1
+	pieces int64 // lines and parts between carriage returns that were read
+	clock
 	report        report
 	section       *Log   // the file of which tail or head prints the lines; nil: unknown
 	hasText       bool   // a line is not empty
 	lastLine      string // the last such line, if the log is the end of a worker's output
-	unfinished    *event // an error whose text goes on in the next line
+	unfinished    unfinished
 	rayTask       *event // the task of Ray that a line named last
 	lastEvent     *event // the last event of a row
 	described     *event // the pod that kubectl describes
 	lastLoud      *event // the last line that only a general row knew
 	formatChecked bool   // the scanner knows whether it is text
 	window
+}
+
+// clock is the last time in the log.
+type clock struct {
+	now         stamp
+	recordStart int64 // the line that has it; a logger wrote the lines after it, too; 0: none
 }
 
 // window is the part of the log in memory that the scanner has read.

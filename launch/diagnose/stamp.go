@@ -162,13 +162,16 @@ func syslogTime(r *timeReader) stamp {
 	return makeStamp(month, day, h, m, s, nano)
 }
 
-// usTime reads 04/18/23 21:09:53.
+// usTime reads 04/18/23 21:09:53, and 23/04/18 21:09:53 of Spark.
 func usTime(r *timeReader) stamp {
 	month := r.number(2, 2)
 	r.oneOf("/")
 	day := r.number(2, 2)
 	r.oneOf("/")
-	r.number(2, 4)
+	last := r.number(2, 4)
+	if month > 12 { // a year
+		month, day = day, last
+	}
 	r.oneOf(" ")
 	h, m, s, nano := r.clock()
 	return makeStamp(month, day, h, m, s, nano)

@@ -18,12 +18,18 @@ type tracebackReader struct {
 	isStrict  bool     // lines without it are of another writer
 	isOther   bool     // the last line is
 	isFirst   bool     // the next line is the first below that of prefix
-	previous  *event   // the event of the previous exception
-	isBare    bool     // that exception has no message
-	rank      int      // of the line that began it; -1: unknown
-	isNamed   bool     // the line names a rank that is not its writer
-	spawned   int      // the process that torch.multiprocessing says raised the next exception; -1: unknown
-	repeated  bool     // all its lines are of a flood
+	past
+	rank     int  // of the line that began it; -1: unknown
+	isNamed  bool // the line names a rank that is not its writer
+	spawned  int  // the process that torch.multiprocessing says raised the next exception; -1: unknown
+	repeated bool // all its lines are of a flood
+}
+
+// past is what the next exception of a stream needs of the one before it.
+type past struct {
+	previous *event // its event
+	isBare   bool   // it has no message
+	quotes   bool   // its message quotes the next exception
 }
 
 // isOpen reports whether a traceback has begun and not ended.
@@ -78,7 +84,9 @@ func (s *Scanner) readTraceback(l *line) {
 		e, ok := t.readLine(text)
 		t.spawned = max(t.spawned, spawned)
 		if ok {
+			last := t.previous
 			s.recordException(t, e, l.number)
+			t.quotes = t.previous != last && e.announces() && isTraceback(text)
 		}
 		if t.state == inMessage && (before == inFrames || ok) {
 			t.last = *l
@@ -155,6 +163,9 @@ func (s *Scanner) endTracebacks(isOver func(*tracebackReader) bool) {
 func (s *Scanner) recordException(t *tracebackReader, e exception, end int64) {
 	events := t.events
 	t.events = nil
+	if t.quotes {
+		t.previous.kind, t.quotes = Consequence, false
+	}
 	if n := len(events); n > 0 && events[n-1].number == end {
 		events, t.events = events[:n-1], events[n-1:]
 	}
@@ -168,6 +179,7 @@ func (s *Scanner) recordException(t *tracebackReader, e exception, end int64) {
 			best.rank = t.rank
 		}
 		s.fillTask(best)
+		s.nameByMessage(best, &e)
 		best.inTraceback, best.later = true, e.laterLines()
 		if !strings.HasSuffix(best.text, at) {
 			best.text += at
@@ -226,8 +238,19 @@ func (s *Scanner) recordException(t *tracebackReader, e exception, end int64) {
 	if ev.host == "" && !ev.hasOrigin() {
 		s.matcher.wordings.nameOrigin(ev, []byte(e.text()))
 	}
+	s.nameByMessage(ev, &e)
 	ev.excerpt = s.messageOf(&e)
 	t.previous = s.record(ev, e.text()[:min(len(e.text()), 200)])
+}
+
+// nameByMessage gives an exception the host that a later line of its message names, where
+// nothing else says where it is from.
+func (s *Scanner) nameByMessage(ev *event, e *exception) {
+	for _, line := range e.message[min(1, len(e.message)):] {
+		if host := s.matcher.wordings.named(hostWords, []byte(line)); host != nil && ev.host == "" && !ev.hasOrigin() {
+			ev.host = plainText(host)
+		}
+	}
 }
 
 // fillTask gives an exception the process of the task of Ray that raised it, if a line
