@@ -23,6 +23,10 @@ func everydayRows() []Row {
 			Cause: "a call of MPI failed", Fix: "the lines below it say which argument or transport: compare counts and types of sender and receiver, and look for an earlier error of another rank", Seen: "Open MPI, MPICH", Source: "MPI_Error_string(3)",
 		},
 		{
+			Key: "s02", Checks: ids("X-MPI", "N01"), Kind: Clue, Explains: ids("X-MPI"), Pattern: `selected (?:pml|btl|mtl) \S+, but peer .*\bselected (?:pml|btl|mtl)\b`,
+			Cause: "two processes of Open MPI chose different transports", Fix: "name one that works on all nodes: mpirun --mca pml ucx (or ob1 with --mca btl self,vader,tcp); the lines of the processes that chose the other one say why", Seen: "Open MPI", Source: "ompi/mca/pml/base/pml_base_select.c",
+		},
+		{
 			Key: "u09", Checks: ids("X-MPI", "I01", "N05"), Kind: Clue, Pattern: `MPI processes are unable to reach|at least one MPI process is unreachable`,
 			Cause: "no transport of Open MPI connects two processes", Fix: "mpirun --mca btl_base_verbose 10 shows which transports each node has; --mca pml ob1 --mca btl self,vader,tcp works on any network", Seen: "Open MPI", Source: "help-mca-bml-r2.txt",
 		},
@@ -95,11 +99,11 @@ func everydayRows() []Row {
 			Cause: "Grid Engine could not start or end the job on that host", Fix: "do what the reason says: the folder of -cwd, the output's folder, the shell and the user must exist on that host; qmod -cj JOB clears the error", Seen: "Grid Engine", Source: "qacct(1)",
 		},
 		{
-			Key: "u08", Checks: ids("X-CONNECT"), Kind: Clue, Pattern: `Unable to (?:allocate resources|confirm allocation for job|create step for job|contact slurm controller)\b.*(?:Unable to contact slurm controller|: Resource temporarily unavailable|Socket timed out|Connection (?:refused|timed out)|Zero Bytes were)|Unable to establish control machine address`,
+			Key: "u08", Checks: ids("X-CONNECT"), Kind: Clue, Pattern: `Unable to (?:allocate resources|confirm allocation for job|create step for job|contact slurm controller|submit batch job)\b.*(?:Unable to contact slurm controller|: Resource temporarily unavailable|Socket timed out|Connection (?:refused|timed out)|Zero Bytes were)|Batch job submission failed: (?:Unable to contact|Socket timed out|Resource temporarily|Connection (?:refused|timed out)|Zero Bytes)|Unable to establish control machine address`,
 			Cause: "Slurm's controller could not be reached", Fix: "scontrol ping on that node shows it; the node needs the name and the port of slurmctld, and munge's key", Seen: "Slurm", Source: "salloc, srun, slurmd",
 		},
 		{
-			Key: "w10", Checks: ids("X-RESOURCES"), Kind: Primary, Pattern: `Unable to allocate resources: |Unable to create step for job \d+: |Requested node configuration is not available|More processors requested than permitted`,
+			Key: "w10", Checks: ids("X-RESOURCES"), Kind: Primary, Pattern: `Unable to allocate resources: |Unable to create step for job \d+: |Batch job submission failed: |Requested node configuration is not available|More processors requested than permitted`,
 			Cause: "Slurm cannot give the job or step what it asks for", Fix: ask, Seen: "Slurm", Source: "salloc, srun",
 		},
 		{

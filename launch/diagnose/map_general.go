@@ -22,7 +22,7 @@ func catchAllRows() []Row {
 			Cause: "the program or its launcher says that it failed, and not why", Fix: "read what the failed process printed before: its own log, on its node", Seen: "all", Source: "its words",
 		},
 		{
-			Key: "z20", Checks: ids("X-FILE"), Kind: SystemError, Pattern: `No such file or directory|Not a directory|(?:can't|cannot) open (?:file|shared)|file not found|Is a directory$|NoSuchKey|FileNotFound`,
+			Key: "z20", Checks: ids("X-FILE"), Kind: SystemError, Pattern: `No such file or directory|Not a directory|(?:can't|cannot|could not|couldn't|unable to|failed to) open (?:\w+ ){0,2}(?:file|shared)|file not found|Is a directory$|NoSuchKey|FileNotFound`,
 			Cause: "the program did not find a file on this node", Fix: file, Seen: "all", Source: "errno(3)",
 		},
 		{
@@ -50,7 +50,7 @@ func catchAllRows() []Row {
 			Cause: "the program raised an exception", Fix: read, Seen: "Python, Java, JavaScript", Source: "its words",
 		},
 		{
-			Key: rowFatal, Checks: ids("X-ERROR"), Kind: Fatal, Pattern: `(?:level|severity|levelname)"\s*:\s*"(?:fatal|panic|critical|emergency)"|\blevel=(?:fatal|panic|critical)|(?:^|[\s\[|<(:])(?-i:FATAL|CRITICAL|PANIC)[\]:|>) ]|\bfatal ?: |fatal   : |fatal error|panicked at |^panic: |forrtl: severe|Check failed: |assertion .{0,200}failed|Assertion failed|Execution halted|^Fatal \w+|Abort trap|what\(\): |^ERROR: LoadError: |Called CmiAbort|\bLLVM ERROR: |(?-i:\b[A-Z]+_ASSERT(?:ION)?\b ?[:(])`,
+			Key: rowFatal, Checks: ids("X-ERROR"), Kind: Fatal, Pattern: `\bNon-OK-status: |(?:level|severity|levelname)"\s*:\s*"(?:fatal|panic|critical|emergency)"|\blevel=(?:fatal|panic|critical)|(?:^|[\s\[|<(:])(?-i:FATAL|CRITICAL|PANIC)[\]:|>) ]|\bfatal ?: |fatal   : |fatal error|panicked at |^panic: |forrtl: severe|Check failed: |assertion .{0,200}failed|Assertion failed|Execution halted|^Fatal \w+|Abort trap|what\(\): |^ERROR: LoadError: |Called CmiAbort|\bLLVM ERROR: |(?-i:\b[A-Z]+_ASSERT(?:ION)?\b ?[:(])`,
 			Cause: "the program ended itself with this error", Fix: read, Seen: "loggers, runtimes", Source: "its words",
 		},
 		{

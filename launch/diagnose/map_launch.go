@@ -14,7 +14,7 @@ func launchRows() []Row {
 			Cause: "the step could not start on another node", Fix: "look for the node of which srun gives another reason", Seen: "Slurm", Source: "srun",
 		},
 		{
-			Key: "y19", Checks: ids("X-FILE"), Kind: Warning, Pattern: `slurmstepd: error: couldn't chdir to`,
+			Key: "y19", Checks: ids("X-FILE"), Kind: Warning, Pattern: `slurmstepd\S*: error: couldn't chdir to`,
 			Cause: "a node lacks the job's folder, and Slurm went on in /tmp", Fix: "create or mount that folder on every node, or use --chdir", Seen: "Slurm", Source: "slurmstepd",
 		},
 		{
@@ -22,7 +22,7 @@ func launchRows() []Row {
 			Cause: "mpirun could not start the program on a node", Fix: start, Seen: "Open MPI", Source: "help-orterun.txt",
 		},
 		{
-			Key: "y01", Checks: ids("X-START"), Kind: Primary, Pattern: `slurmstepd: error: execve\(\): \S+ ?: |srun: error: tasks? (?P<rank>\d+)\S* launch failed: |srun: error: Task launch for \S+ failed on node (?P<host>[^\s:]+)`,
+			Key: "y01", Checks: ids("X-START"), Kind: Primary, Pattern: `slurmstepd\S*: error: execve\(\): \S+ ?: |srun: error: tasks? (?P<rank>\d+)\S* launch failed: |srun: error: Task launch for \S+ failed on node (?P<host>[^\s:]+)`,
 			Cause: "the program could not be started on a node", Fix: start, Seen: "Slurm", Source: "srun, slurmstepd",
 		},
 		{
@@ -34,8 +34,8 @@ func launchRows() []Row {
 			Cause: "Kubernetes could not start a pod's container on its node", Fix: "kubectl describe pod names the reason: a secret or config map that does not exist, a runtime class, a device plugin without healthy GPUs", Seen: "Kubernetes", Source: "kubelet",
 		},
 		{
-			Key: "y42", Checks: ids("X-NODE-LOST"), Kind: Stop, Pattern: `job killed: node \d+ \((?P<host>[^)\s]+)\) requested job (?:terminate|die)`,
-			Cause: "a node of the job failed or no longer answered (PBS)", Fix: "pbsnodes -v HOST and tracejob show the node and the reason", Seen: "PBS", Source: "pbs_mom",
+			Key: "y42", Checks: ids("X-NODE-LOST"), Kind: Stop, Pattern: `job killed: node \d+ \((?P<host>[^)\s]+)\) requested job (?:terminate|die)|\bjob (?:was )?(?:preempted|cancelled|canceled|killed|aborted|deleted|requeued)\b.{0,40}\bnode failure\b(?:.*\bMOM on (?P<host2>[\w.-]+))?`,
+			Cause: "a node of the job failed or no longer answered (PBS, Moab)", Fix: "pbsnodes -v HOST and tracejob show the node and the reason", Seen: "PBS", Source: "pbs_mom",
 		},
 		{
 			Key: "y02", Checks: ids("X-START"), Kind: Primary, Pattern: `executable file not found in \$PATH|unable to start container process: exec: `,
@@ -82,7 +82,7 @@ func launchRows() []Row {
 			Cause: "the shell did not find a file of the job's script", Fix: start, Seen: "bash", Source: "bash",
 		},
 		{
-			Key: rowImage, Checks: ids("X-START"), Kind: CatchableClue, Pattern: `ErrImagePull|ImagePullBackOff|InvalidImageName|Back-off pulling image|Failed to pull image|(?:in pod "(?P<host>[^"]+)" )?is waiting to start: (?:trying and failing to pull image|image can't be pulled)`,
+			Key: rowImage, Quote: "Failed to pull image", Checks: ids("X-START"), Kind: CatchableClue, Pattern: `ErrImagePull|ImagePullBackOff|InvalidImageName|Back-off pulling image|Failed to pull image|(?:in pod "(?P<host>[^"]+)" )?is waiting to start: (?:trying and failing to pull image|image can't be pulled)`,
 			Cause: "the node could not pull the container's image", Fix: "check the image's name and the pull secret: kubectl describe pod", Seen: "Kubernetes", Source: "kubelet",
 		},
 		{
@@ -90,12 +90,16 @@ func launchRows() []Row {
 			Cause: "the launcher could not log in to a host over ssh", Fix: ssh, Seen: "OpenSSH, DeepSpeed, mpirun", Source: "ssh(1)",
 		},
 		{
+			Key: "s01", Quote: "are too open", Checks: ids("X-SSH"), Kind: Warning, Explains: ids("X-SSH"), Pattern: `WARNING: UNPROTECTED PRIVATE KEY FILE!|Permissions \d+ for '[^']*' are too open|This private key will be ignored|Load key "[^"]*": bad permissions`,
+			Cause: "ssh ignores a private key that others may read", Fix: "chmod 600 that file; in Kubernetes mount the secret with defaultMode 0400", Seen: "OpenSSH", Source: "ssh(1)",
+		},
+		{
 			Key: "y06", Checks: ids("X-SSH"), Kind: Clue, Pattern: `pdsh@\S+: (?P<host>\S+): ssh exited with exit code 255`,
 			Cause: "the connection over ssh to a host failed or broke", Fix: ssh, Seen: "pdsh", Source: "pdsh",
 		},
 		{
-			Key: "u05", Checks: ids("X-SSH"), Kind: CatchableClue, Pattern: `Error \d+ returned from remote shell \((?P<host>[\w.-]+):\d+\)`,
-			Cause: "the launcher could not log in to a host, or start its program there", Fix: ssh, Seen: "charmrun", Source: "charmrun.C",
+			Key: "u05", Checks: ids("X-SSH"), Kind: CatchableClue, Pattern: `^(?:ssh|kex)_exchange_identification: |^banner exchange: Connection to (?P<host2>\S+) |Error \d+ returned from remote shell \((?P<host>[\w.-]+):\d+\)`,
+			Cause: "the launcher could not log in to a host, or start its program there", Fix: ssh, Seen: "OpenSSH, charmrun", Source: "ssh(1), charmrun.C",
 		},
 		{
 			Key: "y31", Checks: ids("X-SSH"), Kind: Clue, Pattern: `unable to run (?:bstrap_)?proxy on (?P<host>[^\s(]+)`,

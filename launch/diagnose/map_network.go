@@ -114,6 +114,10 @@ func networkRows() []Row {
 			Cause: "Gloo's connections between ranks failed: a hostname that resolves to loopback, or blocked ports", Fix: "set GLOO_SOCKET_IFNAME=eth0 (or use gorun --iface), or correct the host's line in /etc/hosts", Seen: "gloo", Source: "gloo",
 		},
 		{
+			Key: "s04", Checks: ids("I07"), Kind: CatchableClue, Pattern: `\bconnect\S*.{0,60}\b127\.0\.1\.1\b.{0,40}(?:refused|timed out)|\b127\.0\.1\.1\]?:\d+\S{0,3} .{0,20}connection (?:refused|timed out)`,
+			Cause: "a node's own name resolves to its loopback address, and its peers were told that address", Fix: "correct the line 127.0.1.1 of /etc/hosts on every node, or name the interface: gorun --iface eth0, GLOO_SOCKET_IFNAME=eth0", Seen: "gloo, others", Source: "hosts(5)",
+		},
+		{
 			Key: "y26", Checks: ids("X-DNS", "X-SSH"), Kind: Catchable, Pattern: `ssh: Could not resolve hostname (?P<host>[^\s:]+)`,
 			Cause: "the launcher could not resolve the name of a host", Fix: "use the address instead of the name, or correct DNS or /etc/hosts on this node; in Kubernetes the pods need a headless service", Seen: "OpenSSH", Source: "ssh(1)",
 		},

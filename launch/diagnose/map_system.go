@@ -90,7 +90,7 @@ func systemRows() []Row {
 			Cause: "a limit of the kernel is reached: watches of files, or segments and semaphores of System V; no disk is full", Fix: "on that node: sysctl fs.inotify.max_user_watches=1048576 fs.inotify.max_user_instances=8192; ipcs -l shows the limits of System V, ipcrm removes what old processes left", Seen: "OS", Source: "inotify(7), shmget(2), semget(2)",
 		},
 		{
-			Key: "x29", Checks: ids("X-DISK"), Kind: Catchable, Pattern: `No space left on device|Disk quota exceeded|^File size limit exceeded|Read-only file system|\[Errno 5\] Input/output error|Stale file handle|unexpected pos \d+ vs \d+|PytorchStreamWriter failed writing`,
+			Key: "x29", Quote: "No space left on device", Checks: ids("X-DISK"), Kind: Catchable, Pattern: `No space left on device|Disk quota exceeded|^File size limit exceeded|Read-only file system|\[Errno 5\] Input/output error|Stale file handle|unexpected pos \d+ vs \d+|PytorchStreamWriter failed writing`,
 			Cause: "a disk is full, read-only or broken", Fix: "check `df -h` and `quota` for the folder of checkpoints, caches (TMPDIR, HF_HOME, TRITON_CACHE_DIR) and logs on this node", Seen: "OS", Source: "write(2)",
 		},
 	}

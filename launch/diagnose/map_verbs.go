@@ -56,6 +56,10 @@ func verbsRows() []Row {
 			Cause: "a peer's adapter no longer answered: the peer ended, or cable, GID, MTU, route or flow control failed", Fix: "first check whether the peer's process ended earlier; then compare GIDs and MTUs with `gorun check`, and read the port's counters", Seen: "UCX", Source: "ucx#6000, #5199",
 		},
 		{
+			Key: "s03", Checks: ids("N07"), Kind: CatchableClue, Pattern: `neither nv_peer_mem,? (?:or|nor) nvidia_peermem (?:is )?(?:detected|loaded|found)`,
+			Cause: "the kernel's module nvidia-peermem is not loaded, so that InfiniBand is not used for the memory of GPUs", Fix: "modprobe nvidia-peermem on every node (or use dma-buf: kernel 5.12, open driver 515)", Seen: "NVSHMEM", Source: "transport/ibrc/ibrc.cpp",
+		},
+		{
 			Key: "t01", Checks: ids("N04", "N07"), Kind: Clue, Pattern: `\bmlx[45]: \S+: got completion with error`,
 			Cause: "an operation of an InfiniBand adapter failed: its peer had ended or did not answer, or memory could not be accessed", Fix: "first look for an earlier error of another rank; then read the port's counters and the kernel's log of both nodes", Seen: "libmlx5", Source: "rdma-core providers/mlx5/cq.c",
 		},
