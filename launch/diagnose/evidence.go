@@ -227,7 +227,7 @@ func (s *Scanner) recordMatch(row *compiledRow, f *fields, l *line) {
 	}
 	e.readFields(l.raw)
 	if strings.HasPrefix(row.Source, "help-") || headline().MatchString(e.text) { // Open MPI wraps the lines of its help texts
-		s.unfinished = unfinished{e, l.number}
+		s.unfinished = unfinished{event: e, from: l.number}
 	}
 	restarted, hasRestarted := s.job.overcome[l.stream.log]
 	if row.Kind.has(catchable) && bytes.HasPrefix(l.raw, []byte("[W")) { // the level of torch's logger

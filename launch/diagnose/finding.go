@@ -161,7 +161,7 @@ func (s *Scanner) finding(h *hypothesis) Finding {
 
 // lostAddress matches the address of the other side in a line about a connection that
 // failed.
-var lostAddress = lazyRegexp(`(?i)(?:\bconnect(?:ion|ing|ed)?\b(?: attempt)?(?: to| with| from)?(?: remote| peer| host| server| address)?(?: at)?|\bdial tcp|\b(?:peer|remote|reach|read error|write error|endpoint)\b(?: at)?|\bipv[46]:)[\s:=(]*(?:\w+://)?(\[[\w.:%-]+\]:\d+|(?:\d{1,3}\.){3}\d{1,3}(?:<\d+>|:\d+)?|[a-z][\w-]*(?:\.[\w-]+)*:\d{2,5}\b)`)
+var lostAddress = lazyRegexp(`(?i)(?:\bconnect(?:ion|ing|ed)?\b(?: attempt)?(?: to| with| from)?(?: remote| peer| host| server| address)?(?: at)?|\bdial tcp|\b(?:peer|remote|reach|read error|write error|endpoint)\b(?: at)?|\bipv[46]:)[\s:=('"]*(?:\w+://)?(\[[\w.:%-]+\]:\d+|(?:\d{1,3}\.){3}\d{1,3}(?:<\d+>|:\d+)?|[a-z][\w-]*(?:\.[\w-]+)*:\d{2,5}\b)`)
 
 // peerIn returns the address of the other side in a line about a connection that failed,
 // "" if the line names none.

@@ -67,7 +67,7 @@ func wordings() [][]string {
 			`unable to register cu\w+ factory|oneDNN custom operations|Error in atexit\._run|Exception ignored in|^ptrace: `,
 		},
 		metricWords:   {`(?:\b|_)errors?[ :=]+[-+]?[\d.]+(?:e-?\d+)?%?(?:[ ,;)]|$)`},
-		failWords:     {`\bfail(?:ed|ure|s)?\b`},
+		failWords:     {`\bfail(?:ed|ure|s)?\b`, `\binternal errors?\b`},
 		progressWords: {`\b(?:steps?|epochs?|iter(?:ation)?s?|loss|batch(?:es)?|samples|tokens|eval\w*|sav(?:ed|ing)|checkpoint\w*|INFO|DEBUG)\b`, `\bit/s\b`, `\bs/it\b`, ` HTTP/\d`},
 		endWords:      {`\b(?:clean(?:ing|ed)?[ -]?up|shut(?:ting)? ?down|tear(?:ing)? ?down|unload(?:ing|ed)|terminating|stopping|exiting)\b`},
 		rankWords:     {`\brank[ =:#]{0,2}(\d{1,6})\b`, `\bpe=0(\d{1,6})\b`, `\bproc[ =:#](\d{1,6})\b`, `\bprocessor (\d{1,6}) exiting\b`},
@@ -172,6 +172,9 @@ func (m *wordingMatcher) isUnloud(text []byte) bool {
 
 // recordLoud records a line that only a general row knows: an error in words of its own.
 func (s *Scanner) recordLoud(row *compiledRow, f *fields, l *line) {
+	if s.unfinished.joined == l.number && row.Kind != Fatal && row.Kind != SystemError { // the event before it has its text
+		return
+	}
 	e := s.newMatch(row, f, l)
 	e.readFields(l.raw)
 	words := s.matcher.wordings
@@ -179,6 +182,8 @@ func (s *Scanner) recordLoud(row *compiledRow, f *fields, l *line) {
 	switch {
 	case row.Key == rowNoMemory && gpuMemory().Match(l.raw):
 		e.row = s.matcher.byKey[rowNoGPUMemory]
+	case stopText().Match(l.raw):
+		e.row = s.matcher.byKey[rowStopSignal]
 	case words.has(cascadeWords, l.raw):
 		e.row = s.matcher.byKey[rowCascade]
 	case row.Kind != SystemError && words.has(summaryWords, l.raw):
@@ -193,7 +198,7 @@ func (s *Scanner) recordLoud(row *compiledRow, f *fields, l *line) {
 	}
 	s.lastLoud = e
 	if headline().MatchString(strings.TrimRight(e.text, " |")) {
-		s.unfinished = unfinished{e, l.number}
+		s.unfinished = unfinished{event: e, from: l.number}
 	}
 }
 
@@ -215,8 +220,9 @@ var stackLine = lazyRegexp(`^\w+\(\d+\)[. ]*:|^\s*#\d+: .* in \w+\(\): |^\s+(?:m
 
 // unfinished is an error whose text goes on in the next line.
 type unfinished struct {
-	event *event
-	from  int64 // the line after which it goes on
+	event  *event
+	from   int64 // the line after which it goes on
+	joined int64 // the last line of the text of this or the one before
 }
 
 // continueText adds the next line that has words to the text of an error that ended like
@@ -224,7 +230,7 @@ type unfinished struct {
 // whether the line is of such a stack.
 func (s *Scanner) continueText(l *line) (ofStack bool) {
 	if last := s.lastLoud; last != nil && last.stream == l.stream && l.number-last.number < besideSpan && bytes.HasSuffix(l.raw, []byte(":")) && reasonLabel().Match(l.raw) {
-		s.unfinished = unfinished{last, l.number}
+		s.unfinished = unfinished{event: last, from: l.number}
 		return false
 	}
 	e, distance := s.unfinished.event, l.number-s.unfinished.from
@@ -249,6 +255,10 @@ func (s *Scanner) continueText(l *line) (ofStack bool) {
 	}
 	if distance < 4 && len(e.text)+len(text) < maxText {
 		e.text += " " + text
+		if strings.HasSuffix(text, ":") {
+			s.unfinished = unfinished{event: e, from: l.number - distance}
+		}
+		s.unfinished.joined = l.number
 	}
 	return false
 }

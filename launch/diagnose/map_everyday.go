@@ -135,6 +135,10 @@ func everydayRows() []Row {
 			Cause: "a network link of a node went down", Fix: "check the cable, the port's counters and the switch; take the node out of the job", Seen: "kernel", Source: "mlx5_core",
 		},
 		{
+			Key: "u11", Checks: ids("N05"), Kind: Clue, Pattern: `(?:mlx[45]_core|hfi1|bnxt_en|irdma|efa|i40e)\b[^,]{0,30}: (?:probe of \S+ failed|probe with driver \S+ failed|mlx\d_load_one failed)`,
+			Cause: "the kernel could not start a network adapter of the node", Fix: "dmesg shows the driver's first error; the driver, the kernel and the adapter's firmware must fit; take the node out of the job", Seen: "kernel", Source: "mlx5_core main.c",
+		},
+		{
 			Key: "w27", Checks: ids("X-CONNECT"), Kind: Catchable, Pattern: `(?:Unable to connect to GCS at|Failed to connect to GCS at address) (?P<peer>[\w.:-]*\w)`,
 			Cause: "the head node of Ray cannot be reached from this node", Fix: "check that `ray start --head` runs there, with the same version of Ray and Python, and that this node reaches its port (nc -vz HOST 6379)", Seen: "Ray", Source: "gcs_utils.py",
 		},
@@ -147,7 +151,7 @@ func everydayRows() []Row {
 			Cause: "a worker of Ray ended, and no line shows why", Fix: "read the worker's own files on its node (/tmp/ray/session_latest/logs), and dmesg there for the OOM killer", Seen: "Ray", Source: "ray core worker",
 		},
 		{
-			Key: rowMount, Quote: "mount.nfs: ", Checks: ids("X-DISK"), Kind: Clue, Pattern: `FailedMount |FailedAttachVolume|MountVolume\.SetUp failed|mount\.nfs: `,
+			Key: rowMount, Quote: "mount.", Checks: ids("X-DISK"), Kind: Clue, Pattern: `FailedMount |FailedAttachVolume|MountVolume\.SetUp failed|mount\.(?:nfs4?|lustre|cifs|ceph|glusterfs|beegfs|fuse|gpfs): `,
 			Cause: "a volume could not be mounted on a node", Fix: "kubectl describe pod names the volume and the reason; check that the node reaches its server", Seen: "Kubernetes, Linux", Source: "kubelet",
 		},
 		{

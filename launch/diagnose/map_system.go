@@ -42,7 +42,7 @@ func systemRows() []Row {
 			Cause: "the worker could not start a thread: the limit of processes was reached", Fix: threads, Seen: "2.29.2+", Source: "src/include/checks.h",
 		},
 		{
-			Key: "65", Checks: ids("L04"), Kind: Primary, Pattern: `(?:pthread_create|ThreadPoolBuildError|failed to spawn thread).*Resource temporarily unavailable|can't start new thread|unable to create (?:new )?native thread|OpenBLAS blas_thread_init: pthread_create failed`,
+			Key: "65", Checks: ids("L04"), Kind: Primary, Pattern: `(?:pthread_create|ThreadPoolBuildError|failed to spawn thread).*Resource temporarily unavailable|\bfork: Resource temporarily unavailable|TERM_THREADLIMIT|TERM_PROCESSLIMIT|can't start new thread|unable to create (?:new )?native thread|OpenBLAS blas_thread_init: pthread_create failed`,
 			Cause: "the worker could not start a thread: the limit of processes was reached", Fix: threads, Seen: "OS", Source: "pthread_create(3)",
 		},
 		{
@@ -50,7 +50,7 @@ func systemRows() []Row {
 			Cause: "the worker was killed by a bus error, most often because /dev/shm is full", Fix: shm, Seen: "OS", Source: "section 6.5",
 		},
 		{
-			Key: "x24", Checks: ids("X-SEGV"), Kind: Primary, Pattern: `Segfault encountered|(?:caught|got|received|raised|killed by|terminated by) (?:a |the )?(?:fatal )?signal:? (?:\d+ )?\(?SIGSEGV|Caught signal (?:number )?11 (?:\(Segmentation fault|SEGV)|Signal: Segmentation fault|Fatal Python error: Segmentation fault|\*\*\* SIGSEGV received|signal SIGSEGV: segmentation violation|\bSegmentation fault\b|\bFloating point exception(?: \(|$)|segfault at [0-9a-f]+ ip|(?:was killed by|failed with) SIGSEGV|SIGILL|Illegal instruction|double free or corruption|AddressSanitizer: `,
+			Key: "x24", Checks: ids("X-SEGV"), Kind: Primary, Pattern: `Segfault encountered|(?:caught|got|received|raised|killed by|terminated by) (?:a |the )?(?:fatal )?signal:? (?:\d+ )?\(?SIGSEGV|Caught signal (?:number )?11 (?:\(Segmentation fault|SEGV)|Signal: Segmentation fault|Fatal Python error: Segmentation fault|\*\*\* SIGSEGV received|signal SIGSEGV: segmentation violation|SIG(?:SEGV|BUS|ILL|FPE) \(0x[0-9a-f]+\) at pc=|\bSegmentation fault\b|\bFloating point exception(?: \(|$)|segfault at [0-9a-f]+ ip|(?:was killed by|failed with) SIGSEGV|SIGILL|Illegal instruction|double free or corruption|AddressSanitizer: `,
 			Cause: "the worker crashed in native code", Fix: "run python -X faulthandler, or keep a core file (ulimit -c unlimited), to see the stack; the usual reason is mixed builds of torch and its extensions", Seen: "OS", Source: "section 6.5",
 		},
 		{
@@ -90,7 +90,7 @@ func systemRows() []Row {
 			Cause: "a limit of the kernel is reached: watches of files, or segments and semaphores of System V; no disk is full", Fix: "on that node: sysctl fs.inotify.max_user_watches=1048576 fs.inotify.max_user_instances=8192; ipcs -l shows the limits of System V, ipcrm removes what old processes left", Seen: "OS", Source: "inotify(7), shmget(2), semget(2)",
 		},
 		{
-			Key: "x29", Quote: "No space left on device", Checks: ids("X-DISK"), Kind: Catchable, Pattern: `No space left on device|Disk quota exceeded|^File size limit exceeded|Read-only file system|\[Errno 5\] Input/output error|Stale file handle|unexpected pos \d+ vs \d+|PytorchStreamWriter failed writing`,
+			Key: "x29", Quote: "No space left on device", Checks: ids("X-DISK"), Kind: Catchable, Pattern: `No space left on device|Disk quota exceeded|^File size limit exceeded|[Rr]ead-only file system|\[Errno 5\] Input/output error|Stale file handle|unexpected pos \d+ vs \d+|PytorchStreamWriter failed writing`,
 			Cause: "a disk is full, read-only or broken", Fix: "check `df -h` and `quota` for the folder of checkpoints, caches (TMPDIR, HF_HOME, TRITON_CACHE_DIR) and logs on this node", Seen: "OS", Source: "write(2)",
 		},
 	}

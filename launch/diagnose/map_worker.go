@@ -148,7 +148,7 @@ func workerRows() []Row {
 			Cause: "the launcher raised an exception, and no line shows one of a worker", Fix: "read the launcher's last line; if a worker ended before, read that worker's own output (torchrun -r 3, gorun -t 3 keep it)", Seen: "torchrun", Source: "traceback",
 		},
 		{
-			Key: "x49", Checks: ids("X-PYEXC"), Kind: Primary, Pattern: `^panic: |^fatal error: all goroutines are asleep|terminate called after throwing an instance of 'std::(?:runtime_error|logic_error|out_of_range|invalid_argument)`,
+			Key: "x49", Checks: ids("X-PYEXC"), Kind: Primary, Pattern: `^panic: |\bpanic: runtime error: |^fatal error: all goroutines are asleep|terminate called after throwing an instance of 'std::(?:runtime_error|logic_error|out_of_range|invalid_argument)`,
 			Cause: "the worker ended itself with an error", Fix: "correct the program; the stack is below the line", Seen: "Go, C++", Source: "stderr",
 		},
 		{

@@ -119,9 +119,9 @@ var (
 	levelKey      = lazyRegexp(`"(?:level|severity|levelname)"\s*:`)
 )
 
-// errorFront matches the front of an error that quotes its cause, and of klog's lines, which
-// quote their text.
-var errorFront = lazyRegexp(`(?i)^\W*(?:\w+ ){0,4}(?:failed|failure|error)\b|\.go:\d+\] "[^"]*$`)
+// errorFront matches the front of an error that quotes its cause, and of lines of klog and
+// of loggers with fields, which quote their text.
+var errorFront = lazyRegexp(`(?i)^\W*(?:\w+ ){0,4}(?:failed|failure|error)\b|\.go:\d+\] "[^"]*$|\berr(?:or)?="[^"]*$`)
 
 // isQuoted reports whether the match at the byte at stands in a text that the program
 // quotes: a string that is open there, or a line of its data.

@@ -213,6 +213,12 @@ func (e *exception) announces() bool {
 	return strings.HasSuffix(strings.TrimRight(last, " "), ":")
 }
 
+// saysNothing reports whether the message is missing, or a word of the class.
+func (e *exception) saysNothing() bool {
+	message := strings.TrimSpace(strings.TrimPrefix(e.text(), e.class+":"))
+	return message == e.class || message != "" && strings.HasSuffix(strings.ToLower(strings.TrimSuffix(e.class, "Error")), strings.ToLower(message))
+}
+
 // text returns the class and the first line of the message.
 func (e *exception) text() string {
 	message := ""

@@ -189,7 +189,7 @@ func (s *Scanner) recordException(t *tracebackReader, e exception, end int64) {
 	}
 	if t.previous != nil && (e.chained || t.previous.row.Key == rowDataset) {
 		t.previous.later = e.laterLines() // the lines between belong to one traceback
-		if t.isBare && e.text() != e.class {
+		if t.isBare && !e.saysNothing() {
 			t.previous.text += ": " + plainText([]byte(e.text()))
 			t.isBare = false
 		}
@@ -224,7 +224,7 @@ func (s *Scanner) recordException(t *tracebackReader, e exception, end int64) {
 	s.fillTask(ev)
 	ev.later = e.laterLines()
 	ev.text = plainText([]byte(e.text())) + at
-	t.isBare = e.text() == e.class
+	t.isBare = e.saysNothing()
 	ev.handled = s.job.wentWell[ev.log] && e.script == "" // finalizers fail at exit
 	for _, line := range e.message[min(1, len(e.message)):] {
 		if errorLine().MatchString(line) { // of another exception
