@@ -35,9 +35,12 @@ func (h *head) removeBracket(line []byte) (rest []byte, more bool) {
 		}
 	}
 	switch {
-	case bytes.HasPrefix(in, []byte("rank")) && colon:
+	case bytes.HasPrefix(in, []byte("rank")):
 		if n, left := digits(in[4:]); n >= 0 && len(left) == 0 {
 			h.rank = n
+			if !colon { // a part of the text
+				return line, false
+			}
 			h.addLabel(in)
 			return skipSpace(after), true
 		}

@@ -57,8 +57,8 @@ func TestSchedulerEndsTheJob(t *testing.T) {
 		id   string
 		host string
 	}{
-		{"the limit", []string{"a", limit + killed + closed}, "X-TIMELIMIT", ""},
-		{"... in other words afterwards", []string{"a", limit + loader + raised}, "X-TIMELIMIT", ""},
+		{"the limit", []string{"a", limit + killed + closed}, "X-TIMELIMIT", "gpu01"},
+		{"... in other words afterwards", []string{"a", limit + loader + raised}, "X-TIMELIMIT", "gpu01"},
 		{"... after a failure", []string{"a", raised + limit + killed}, "X-PYEXC", ""},
 		{"... in a log without times", []string{"a", limit, "b", raised}, "X-PYEXC", ""},
 		{"preempted", []string{"a", preempt + closed}, "X-PREEMPTED", ""},

@@ -79,6 +79,9 @@ func (s *Scanner) weighStop(of suspects) {
 	}
 	begun.promoteFirst(of.rivals(len(s.job.timeouts) > 0))
 	of.stop.kind = begun.kind
+	if s.hasSeveralHosts() && begun.row.ID() == "X-TIMELIMIT" { // it ends all of them
+		of.stop.host = ""
+	}
 	if begun.kind == Stop && begun.row.Key == rowNodeFailed { // errors in unknown words may be its effects
 		of.stop.kind = Clue
 	}

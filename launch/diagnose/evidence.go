@@ -253,7 +253,7 @@ func (s *Scanner) countLaterLines(l *line) {
 	if soon && (words.has(cascadeWords, l.raw) || words.has(summaryWords, l.raw)) {
 		return
 	}
-	progresses := words.progresses(l.raw)
+	progresses := words.progresses(l.raw) || isResult(l.raw)
 	recovers := soon && words.goesOn(l.raw)
 	kept := s.followed[:0]
 	for _, e := range s.followed {
@@ -271,6 +271,11 @@ func (s *Scanner) countLaterLines(l *line) {
 		}
 	}
 	s.followed = kept
+}
+
+// isResult reports whether a line is a row of numbers, as programs print their results.
+func isResult(line []byte) bool {
+	return line[0] <= '9' && bytes.ContainsAny(bytes.TrimSpace(line), " \t") && len(bytes.Trim(line, "0123456789.eE+- \t\r")) == 0
 }
 
 // isShutdownLine reports whether workers print such a line while they end: torch's

@@ -58,7 +58,7 @@ var failedJobs = map[string]struct {
 	"n-only-consequences": {},
 	"p-segv-pods":         {id: "V04", host: "train-worker-2"},
 	"q-ras-handler":       {id: "V04"},
-	"r-time-limit":        {id: "X-TIMELIMIT"},
+	"r-time-limit":        {id: "X-TIMELIMIT", host: "gpu01"},
 	"s-cri":               {id: "X-PYEXC", ranks: []int{2}, host: "gpu01"},
 	"t-json-file":         {id: "X-PYEXC", ranks: []int{2}, host: "gpu01"},
 	"u-stern":             {id: "X-PYEXC", ranks: []int{2}, host: "train-0"},

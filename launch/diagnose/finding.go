@@ -83,11 +83,20 @@ const (
 )
 
 // plainText returns a line as valid UTF-8 without control characters, with at most
-// maxText characters.
+// maxText characters. Of a longer line it leaves out a part in the middle.
 func plainText(p []byte) string {
-	s := strings.ToValidUTF8(string(p[:min(len(p), 4*maxText)]), "")
-	s = strings.ReplaceAll(term.Plain(s), "\t", " ")
-	return strings.TrimSpace(term.Shorten(s, maxText))
+	if len(p) > 4*maxText {
+		p = slices.Concat(p[:2*maxText], p[len(p)-2*maxText:])
+	}
+	s := strings.ToValidUTF8(string(p), "")
+	s = strings.TrimSpace(strings.ReplaceAll(term.Plain(s), "\t", " "))
+	if len(s) <= maxText {
+		return s
+	}
+	if runes := []rune(s); len(runes) > maxText { // the reason is at the front or at the end
+		s = string(runes[:maxText*2/3]) + "…" + string(runes[len(runes)-maxText/3:])
+	}
+	return s
 }
 
 // shownEvent returns the event whose line the finding shows: the first, or an

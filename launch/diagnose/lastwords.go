@@ -2,7 +2,9 @@ package diagnose
 
 import (
 	"bytes"
+	"cmp"
 	"slices"
+	"strings"
 )
 
 const (
@@ -18,7 +20,7 @@ const (
 var noWords = anyOf(
 	`^\W*$`, `^terminate called `, `^Exception raised from `, `^goroutine \d+ \[`, `^exit status \d+$`, `^Traceback \(`, `^During handling of the `, `^Exception in thread `, `^LAUNCH (?:INFO|ERROR)\b`, `^The above exception `, `^frame #\d+: `, ` NCCL INFO `, `^(?:usage|Usage): `, `^(?:\t|  )`, `^(?:srun|slurmstepd|salloc|sbatch)\b`, `\d+%\|`, `it/s\]`, `^[EWIF]\d{4} `,
 	`torch[./]distributed[./](?:elastic|run|launch)`, `OMP_NUM_THREADS`, `^\[[EWIF]\b`, `HYDRA_FULL_ERROR`, `Killing subprocess`, `^(?:Thread|Current thread) 0x`, `^Extension modules: `, `(?i)^ ?(?:#\d+ |\[0x|0x[0-9a-f]+|@ +0x|\*\*\* |Fatal Python error: |Aborted|backtrace|Stack trace|\[\S+:\d+\] (?:\[ *\d+\]|\*\*\*|Signal|Failing at)|Signal(?: code)?: |Failing at address|Process received|==== backtrace|\d+:? +0x|=====|\d+ +\S+\.so)`,
-	launcherBanner, `^(?:MPICH ERROR |aborting job|application called MPI_Abort|MPI_ABORT was invoked)`,
+	launcherBanner, `^ ?(?:MPICH ERROR |aborting job|application called MPI_Abort|MPI_ABORT was invoked)`,
 )
 
 // lastWords returns the last telling line before the present one of the worker that
@@ -26,18 +28,34 @@ var noWords = anyOf(
 // telling lines before that one.
 func (s *Scanner) lastWords(end *event) (words string, x *excerpt) {
 	x = &excerpt{isOver: true}
+	box, isOpen := "", false // the words of the box that ends with the last words
 	for h, text := range s.linesBefore(maxLastWords) {
 		if !end.mayBeOf(h) || len(bytes.TrimSpace(text)) == 0 || noWords().Match(text) || s.matcher.wordings.has(progressWords, text) {
 			continue
 		}
+		inner, isBoxed := inBox(text)
+		isOpen = isBoxed && (isOpen || words == "") && len(box)+len(inner) < maxText
+		if isOpen {
+			box = strings.TrimSpace(inner + " " + box)
+		}
 		if words == "" {
 			words = plainText(text)
+		} else if isOpen {
+			continue
 		} else if x.before = append(x.before, plainText(text)); len(x.before) == maxBefore {
 			break
 		}
 	}
 	slices.Reverse(x.before)
-	return words, x
+	return cmp.Or(box, words), x
+}
+
+// inBox returns the words of a line of a box that a program draws around an error with
+// asterisks, and beside it perhaps a picture. ok reports whether the line is of such a box.
+func inBox(line []byte) (words string, ok bool) {
+	text := strings.TrimSpace(plainText(line))
+	isDrawn := func(word string) bool { return strings.Trim(word, `*|/\_`) == "" || word == "[ABORT]" || word == "O/|" }
+	return strings.Join(slices.DeleteFunc(strings.Fields(text), isDrawn), " "), strings.HasPrefix(text, "*") || strings.HasSuffix(text, "*")
 }
 
 // readRayTask reads the process of a task of Ray whose traceback follows.

@@ -1,6 +1,7 @@
 package diagnose
 
 import (
+	"maps"
 	"slices"
 	"strings"
 )
@@ -137,6 +138,20 @@ func (s *Scanner) nameOnlyHost(all []*hypothesis) {
 			h.events[0].host = host
 		}
 	}
+}
+
+// hasSeveralHosts reports whether the logs are of several hosts.
+func (s *Scanner) hasSeveralHosts() bool {
+	hosts := maps.Clone(s.job.writers.hosts)
+	for _, host := range s.job.taskHosts {
+		hosts[host] = struct{}{}
+	}
+	for _, end := range s.job.ends {
+		if end.event.host != "" {
+			hosts[end.event.host] = struct{}{}
+		}
+	}
+	return len(hosts) > 1
 }
 
 // hasOneNode reports whether the job has one node, so that local ranks are ranks.

@@ -197,7 +197,7 @@ func (s *Scanner) recordLoud(row *compiledRow, f *fields, l *line) {
 		last.kind = Fatal // the line before the fatal one has the reason
 	}
 	s.lastLoud = e
-	if headline().MatchString(strings.TrimRight(e.text, " |")) {
+	if headline().MatchString(strings.TrimRight(e.text, " |*")) {
 		s.unfinished = unfinished{event: e, from: l.number}
 	}
 }

@@ -130,7 +130,7 @@ func launchRows() []Row {
 			Cause: "the connection over ssh to a host broke: the host ended, or the network to it", Fix: "check that host's console, power and network; keep the launcher in tmux or under a scheduler", Seen: "OpenSSH", Source: "ssh(1)",
 		},
 		{
-			Key: "y07", Checks: ids("X-EVICTED", "L07"), Kind: Root, Pattern: `Evicted\s.*kubelet|Evicted\s+pod/|The node had condition: \[|Reason:\s+Evicted\b|The node was low on resource: |Pod ephemeral local storage usage exceeds|workers are evicted|pod is evicted successfully" pod="(?:[\w-]+/)?(?P<host>[\w.-]+)`,
+			Key: "y07", Quote: "Message: ", Checks: ids("X-EVICTED", "L07"), Kind: Root, Pattern: `Evicted\s.*kubelet|Evicted\s+pod/|The node had condition: \[|Reason:\s+Evicted\b|The node was low on resource: |Pod ephemeral local storage usage exceeds|workers are evicted|pod is evicted successfully" pod="(?:[\w-]+/)?(?P<host>[\w.-]+)`,
 			Cause: "Kubernetes evicted a pod: its node ran out of disk or memory", Fix: evict, Seen: "Kubernetes", Source: "kubelet",
 		},
 		{

@@ -36,11 +36,11 @@ func verbsRows() []Row {
 			Cause: "an adapter has no route to its peer's address", Fix: "compare the GIDs and subnets of the adapters with `gorun check`; name the common ones in NCCL_IB_HCA", Seen: "all", Source: "nccl-tests#185",
 		},
 		{
-			Key: "31", Checks: ids("L03"), Kind: Primary, Pattern: `ibv_reg_mr\w*(?:\([^)]*\))? failed(?: with)?:? (?:error )?(?:12 )?Cannot allocate memory`,
+			Key: "31", Checks: ids("L03"), Kind: Catchable, Pattern: `ibv_reg_mr\w*(?:\([^)]*\))? failed(?: with)?:? (?:error )?(?:12 )?Cannot allocate memory`,
 			Cause: "memory could not be locked for the adapter", Fix: memlock, Seen: "all", Source: "nccl-tests#206",
 		},
 		{
-			Key: "32", Checks: ids("L03"), Kind: Primary, Pattern: `ibv_create_(?:qp|cq)(?:_ex)?(?:\([^)]*\))? failed|Unable to create \w+ CQ .*Cannot allocate memory`,
+			Key: "32", Checks: ids("L03"), Kind: Catchable, Pattern: `ibv_create_(?:qp|cq)(?:_ex)?(?:\([^)]*\))? failed|Unable to create \w+ CQ .*Cannot allocate memory`,
 			Cause: "the adapter could not make a queue: locked memory, its limit of queues, or its driver", Fix: memlock, Seen: "all", Source: "nccl-tests#206",
 		},
 		{

@@ -128,7 +128,7 @@ func workerRows() []Row {
 			Cause: "the worker was killed by SIGKILL and nothing else explains it: most often the OOM killer", Fix: "check dmesg -T | grep -i oom on that node, memory.events of its cgroup, and the scheduler's records of the job", Seen: "torchrun, gorun", Source: "section 6.5",
 		},
 		{
-			Key: "x54", Checks: ids("X-TIMELIMIT"), Kind: Stop, Pattern: `CANCELLED AT \S+ DUE TO TIME LIMIT|job killed: walltime|\bjob\b.{0,40}\b(?:exceeded|reached|over|hit)\b.{0,20}\b(?:wall ?time|wall ?clock)|TERM_RUNLIMIT|exceeded job hard limit "h_rt"|qmaster enforced h_rt|^CPU time limit exceeded`,
+			Key: "x54", Checks: ids("X-TIMELIMIT"), Kind: Stop, Pattern: `(?:\*\*\* (?:STEP|JOB) \S+ ON (?P<host>[\w.-]+) )?CANCELLED AT \S+ DUE TO TIME LIMIT|job killed: walltime|\bjob\b.{0,40}\b(?:exceeded|reached|over|hit)\b.{0,20}\b(?:wall ?time|wall ?clock)|TERM_RUNLIMIT|exceeded job hard limit "h_rt"|qmaster enforced h_rt|^CPU time limit exceeded`,
 			Cause: "the job's time limit was reached", Fix: "if the last lines are much older than the limit, the job hung: look there; otherwise use a longer --time, or write checkpoints from which the next job can continue (sbatch --signal=USR1@300 sends a signal 300 s before the end)", Seen: "Slurm, PBS, LSF, SGE", Source: "slurmstepd, pbs_mom",
 		},
 		{

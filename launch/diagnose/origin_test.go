@@ -35,3 +35,28 @@ func TestMissingModuleNamesTheInterpreter(t *testing.T) {
 		t.Errorf("got %+v", found)
 	}
 }
+
+// TestTimeLimitOfSeveralHosts shows that the host that a time limit's line names is named
+// where it is the only one.
+func TestTimeLimitOfSeveralHosts(t *testing.T) {
+	const limit = "slurmstepd: error: *** STEP 7.0 ON n1 CANCELLED AT 2025-01-10T15:27:25 DUE TO TIME LIMIT ***\n"
+	tests := []struct{ name, log, want string }{
+		{"one host", "step 1 loss 2\n" + limit, "n1"},
+		{"other hosts end, too", limit + "srun: error: n2: task 1: Killed\nsrun: error: n1: task 0: Killed\n", ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if found := scan(t, "job.log", tt.log); len(found) == 0 || found[0].ID != "X-TIMELIMIT" || found[0].Host != tt.want {
+				t.Errorf("got %+v, want host %q", found, tt.want)
+			}
+		})
+	}
+}
+
+// TestLongLineKeepsItsEnd shows that the reason at the end of a long line is in the text.
+func TestLongLineKeepsItsEnd(t *testing.T) {
+	log := "ERROR: mount of " + strings.Repeat("/very/long/path", 300) + " failed: stderr: no monitor answers\n"
+	if found := scan(t, "job.log", log); len(found) != 1 || !strings.HasPrefix(found[0].Text, "ERROR: mount of") || !strings.HasSuffix(found[0].Text, "no monitor answers") {
+		t.Errorf("got %+v", found)
+	}
+}

@@ -17,7 +17,7 @@ const successLine = `(?i)worker group successfully finished|\b\d+ passed\b.* in 
 	"Trainer\\.fit` stopped:" + `|Out of bounds values : 0 OK|\ball \d+ tests passed|\b100% tests passed|^test result: ok\b|^# fail 0\b|^Ran \d+ tests? in [\d.]+s$|^ok  \t|^Tests: .*\d+ passed, \d+ total|'train_runtime': |\btraining is done\b|Total run time: |Synced \d+ W&B file`
 
 // jobSuccessLine matches what programs that start jobs print when a job ended well.
-const jobSuccessLine = `(?i)\b(?:job|run|task|trial|workflow|experiment)\b.{0,60}\b(?:succeeded|successful|completed successfully|finished successfully|exited with code 0)\b|^(?:all )?(?:done|finished|completed) successfully|\b(?:execution|pipeline|workflow|job|run|exit) status: OK$|^\d+ of \d+ steps \(100%\) done|^\S*job\S*/\S+\s+(?:Succeeded|Complete)\b|(?-i:\b\d+ COMPLETED$|\bCOMPLETED +0:0\b)|\b(?:stopped|finished|done|ended|completed|exited)\b.{0,12}\brc=0\b|^PASSED$|"exit_?code":\s*0\b|\bexit(?:ed with)? (?:code|status)[ :=]+0\b`
+const jobSuccessLine = `(?i)\b(?:job|run|task|trial|workflow|experiment)\b.{0,60}\b(?:succeeded|successful|completed successfully|finished successfully|exited with code 0)\b|^(?:all )?(?:done|finished|completed) successfully|\b(?:execution|pipeline|workflow|job|run|exit) status: OK$|^\d+ of \d+ steps \(100%\) done|^\S*job\S*/\S+\s+(?:Succeeded|Complete)\b|(?-i:\b\d+ COMPLETED$|\bCOMPLETED +0:0\b)|\b(?:stopped|finished|done|ended|completed|exited)\b.{0,12}\brc=0\b|\bJob \d+ finished: .*, took [\d.]+ s$|^PASSED$|"exit_?code":\s*0\b|\bexit(?:ed with)? (?:code|status)[ :=]+0\b`
 
 // failedTests matches a summary of tests of which some failed.
 var failedTests = lazyRegexp(`(?i)\b[1-9]\d* (?:failed|errors?)\b`)

@@ -219,12 +219,17 @@ func (e *exception) saysNothing() bool {
 	return message == e.class || message != "" && strings.HasSuffix(strings.ToLower(strings.TrimSuffix(e.class, "Error")), strings.ToLower(message))
 }
 
-// text returns the class and the first line of the message.
+// text returns the class and the first line of the message, with what explains it.
 func (e *exception) text() string {
 	message := ""
 	for _, line := range e.message {
 		if message = strings.TrimSpace(message + " " + strings.TrimSpace(line)); message != "" && !strings.HasSuffix(message, ":") && !strings.HasSuffix(message, ",") {
 			break
+		}
+	}
+	for _, line := range e.message[min(1, len(e.message)):] {
+		if m := details().FindStringSubmatch(line); m != nil {
+			message = strings.TrimSpace(e.message[0]) + " " + m[1]
 		}
 	}
 	switch {
@@ -235,6 +240,9 @@ func (e *exception) text() string {
 	}
 	return e.class + ": " + message
 }
+
+// details matches the field with the reason in an error of gRPC.
+var details = lazyRegexp(`^\s*details = "(.+)"$`)
 
 // firstOfChain returns the first exception of the last one's chain.
 func firstOfChain(found []exception) exception {

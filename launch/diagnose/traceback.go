@@ -283,7 +283,7 @@ var gatheredRank = lazyRegexp(`^Traceback \(most recent call last\): \(RANK (\d{
 var rayLoss = lazyRegexp(`^ray\.exceptions\.(?:Ray)?(?:Actor|Worker|Node|Owner|Object|Reference)\w*Error$`)
 
 // unreached matches what the system says of a server that cannot be reached.
-var unreached = lazyRegexp(`(?i)connection refused|connection timed out|no route to host|(?:network|host) is unreachable`)
+var unreached = lazyRegexp(`(?i)connection refused|connection timed out|no route to host|(?:network|host) is unreachable|failed to connect to all addresses`)
 
 // stopText matches the text of an exception that a handler of signals raised.
 var stopText = lazyRegexp(`(?i)\b(?:received|got|caught|handling) (?:a |the )?(?:termination )?(?:signal )?(?:SIG(?:TERM|INT|HUP)\b|15\b)`)
@@ -302,7 +302,7 @@ func (e *exception) meaning(m *matcher) (key string, kind Kind) {
 		return rowStopSignal, Ending
 	case e.lostPeer(m):
 		return rowPeerException, PeerLost
-	case unreached().MatchString(e.text()) && peerIn(e.text()) != "":
+	case unreached().MatchString(e.text()) && (peerIn(e.text()) != "" || strings.Contains(e.text(), "RpcError")):
 		return rowUnreached, Catchable
 	case e.fromLauncher && e.script == "":
 		return rowLauncherException, Vague
