@@ -113,8 +113,16 @@ func (j *job) recordWriter(l *line) {
 	if l.local >= 0 && len(j.writers.locals) < maxEntries {
 		j.writers.locals[l.local] = struct{}{}
 	}
-	if l.host != "" && len(j.writers.hosts) < 2 {
+	if l.host == "" {
+		return
+	}
+	if len(j.writers.hosts) < 2 {
 		j.writers.hosts[l.host] = struct{}{} // two are enough: only whether there are several counts
+	}
+	if p := (process{l.host, l.pid}); l.rank >= 0 && l.pid > 0 && len(j.pids) < maxEntries {
+		if _, known := j.pids[p]; !known {
+			j.pids[p] = membership{l.rank, 0}
+		}
 	}
 }
 

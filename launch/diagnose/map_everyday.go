@@ -139,6 +139,14 @@ func everydayRows() []Row {
 			Cause: "the kernel could not start a network adapter of the node", Fix: "dmesg shows the driver's first error; the driver, the kernel and the adapter's firmware must fit; take the node out of the job", Seen: "kernel", Source: "mlx5_core main.c",
 		},
 		{
+			Key: "u12", Checks: ids("X-CONNECT"), Kind: Clue, Pattern: `efa_rdm_\w+_handle_\w*error\(\):\d+<warn> err: \d+, message: (?:.{0,200}Peer host id: (?P<peer>i-\w+))?`,
+			Cause: "a message over EFA failed: its peer had ended or did not answer", Fix: "first look for an earlier error of the peer; then check that the security group allows all traffic within itself, and the adapters' counters (rdma statistic)", Seen: "libfabric", Source: "prov/efa",
+		},
+		{
+			Key: "u13", Checks: ids("N05"), Kind: Clue, Pattern: `WARN: Function: \w+ Line: \d+: NET/OFI `,
+			Cause: "NCCL's plugin for EFA could not use the adapter", Fix: "fi_info -p efa on that node must show it; update the EFA installer, libfabric and aws-ofi-nccl together, and give containers /dev/infiniband and unlimited locked memory", Seen: "aws-ofi-nccl", Source: "nccl_ofi_net.c",
+		},
+		{
 			Key: "w27", Checks: ids("X-CONNECT"), Kind: Catchable, Pattern: `(?:Unable to connect to GCS at|Failed to connect to GCS at address) (?P<peer>[\w.:-]*\w)`,
 			Cause: "the head node of Ray cannot be reached from this node", Fix: "check that `ray start --head` runs there, with the same version of Ray and Python, and that this node reaches its port (nc -vz HOST 6379)", Seen: "Ray", Source: "gcs_utils.py",
 		},

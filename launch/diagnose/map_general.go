@@ -54,7 +54,7 @@ func catchAllRows() []Row {
 			Cause: "the program ended itself with this error", Fix: read, Seen: "loggers, runtimes", Source: "its words",
 		},
 		{
-			Key: rowLogged, Checks: ids("X-ERROR"), Kind: Logged, Pattern: `(?:level|severity|levelname)"\s*:\s*"error"|\blevel=error|(?:^|[\s\[|<(:])(?-i:ERROR|SEVERE)[\]:|>) ]|\berror: \S|\berror\[\w+\]: |^HDF\d-DIAG: |^ *Error (?:in|on|at|while|when) |^Error from server|(?-i:\bFAIL at )|(?-i:[A-Z]{2,}_ERROR)[\]:|>) ]|\b[a-z]\w+ failed(?::|,|\.?$| for | with | because | in | at | while | during )|\b(?:errors?|exceptions?) (?:has |have )?occurred\b|\b(?:bailing out|giving up|gave up)\b|non-zero status|(?-i:\*\*\* (?:Error|ERROR))|(?:cannot|could not|unable to|failed to) \w+|: (?:invalid|illegal|unknown|unrecognized|unsupported|missing) \w+`,
+			Key: rowLogged, Checks: ids("X-ERROR"), Kind: Logged, Pattern: `(?:level|severity|levelname)"\s*:\s*"error"|\blevel=error|(?:^|[\s\[|<(:])(?-i:ERROR|SEVERE)[\]:|>) ]|\berror: \S|\berror\[\w+\]: |^HDF\d-DIAG: |^ *Error (?:in|on|at|while|when) |^Error from server|\.(?:crit|alert|emerg)\[\d+\]: |broker\.err\[\d+\]: |(?-i:\bFAIL at )|(?-i:[A-Z]{2,}_ERROR)[\]:|>) ]|\b[a-z]\w+ failed(?::|,|\.?$| for | with | because | in | at | while | during )|\b(?:errors?|exceptions?) (?:has |have )?occurred\b|\b(?:bailing out|giving up|gave up)\b|non-zero status|(?-i:\*\*\* (?:Error|ERROR))|(?:cannot|could not|unable to|failed to) \w+|: (?:invalid|illegal|unknown|unrecognized|unsupported|missing) \w+`,
 			Cause: "the program reported this error, and no line shows a clearer one", Fix: read, Seen: "loggers, runtimes", Source: "its words",
 		},
 	}

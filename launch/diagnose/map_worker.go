@@ -136,7 +136,7 @@ func workerRows() []Row {
 			Cause: "the job had to make room for another one, or was put back into the queue (Slurm)", Fix: "the program is in order: continue from the last checkpoint (sbatch --requeue), or ask for a partition or QOS that is not preempted", Seen: "Slurm", Source: "slurmstepd",
 		},
 		{
-			Key: rowNodeFailed, Checks: ids("X-NODE-LOST"), Kind: Stop, Pattern: `CANCELLED AT \S+ DUE TO NODE (?:(?P<host2>\S+) )?FAILURE|srun: error: Node failure on (?P<host>[^\s,]+)`,
+			Key: rowNodeFailed, Checks: ids("X-NODE-LOST"), Kind: Stop, Pattern: `CANCELLED AT \S+ DUE TO NODE (?:(?P<host2>\S+) )?FAILURE|srun: error: Node failure on (?P<host>[^\s,]+)|node failure on (?P<host3>[\w.-]*\w) \(shell rank`,
 			Cause: "a node failed or no longer answered (Slurm)", Fix: "`scontrol show node` and `sacct -j` show the node and the reason; --exclude= the node until it is repaired", Seen: "Slurm", Source: "srun, slurmstepd",
 		},
 		{

@@ -121,7 +121,7 @@ var (
 
 // errorFront matches the front of an error that quotes its cause, and of lines of klog and
 // of loggers with fields, which quote their text.
-var errorFront = lazyRegexp(`(?i)^\W*(?:\w+ ){0,4}(?:failed|failure|error)\b|\.go:\d+\] "[^"]*$|\berr(?:or)?="[^"]*$`)
+var errorFront = lazyRegexp(`(?i)^\W*(?:\w+ ){0,4}(?:failed|failure|error)\b|\.go:\d+\] "[^"]*$|\berr(?:or)?="[^"]*$|^\W*(?:message|reason|description|details?)"?: "`)
 
 // isQuoted reports whether the match at the byte at stands in a text that the program
 // quotes: a string that is open there, or a line of its data.
