@@ -259,6 +259,9 @@ var mutations = map[string]func(string) string{
 		}
 		return b.String()
 	},
+	"another process ends well": func(s string) string {
+		return s + "INFO: Cleaning up image...\n[epilog] removed /tmp/job, exit code 0\nredis-1 exited with code 0\n"
+	},
 	"Windows line ends": func(s string) string { return strings.ReplaceAll(s, "\n", "\r\n") },
 	"progress bars":     func(s string) string { return strings.Repeat("\r 10%|#    | 1/10 [00:01<00:09, 1it/s]", 50) + "\n" + s },
 	"colours":           func(s string) string { return colourWord().ReplaceAllString(s, "\x1b[1;31m$0\x1b[0m") },

@@ -66,7 +66,7 @@ type origin struct {
 // mayBeHandled reports whether more lines followed e than a worker prints while it
 // ends.
 func (e *event) mayBeHandled() bool {
-	return e.survived() || e.kind.has(lastOnly) && e.later > 0
+	return e.survived() || e.kind.has(lastOnly) && e.later > 2
 }
 
 // survived reports whether the worker survived e.

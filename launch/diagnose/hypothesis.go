@@ -61,11 +61,11 @@ func (h *hypothesis) showsFailure() bool {
 
 // showsCertainFailure reports whether h shows a failure that no program can have
 // handled, or an error after which its stream printed no more than a worker prints
-// while it ends. After the line of a good end that takes more than a symptom.
+// while it ends. After the line of a good end that takes more than a clue.
 func (s *Scanner) showsCertainFailure(h *hypothesis) bool {
 	return h.showsFailure() && slices.ContainsFunc(h.events, func(e *event) bool {
 		switch {
-		case e.survived(), s.job.wentWell[e.log] && e.kind.tier() >= tierSymptom && e.kind != Stop:
+		case e.survived(), s.job.wentWell[e.log] && e.kind.tier() >= tierClue && e.kind != Stop:
 			return false
 		case e.kind == Root || e.kind.tier() == tierConsequence:
 			return true

@@ -132,6 +132,7 @@ func jobLines() []jobLine {
 		{pattern: `(?i)Traceback \(most recent call last\)| File "|Exception ignored |atexit\._run_exitfuncs`, mayRepeat: true},
 		{pattern: successLine, read: (*Scanner).readSuccess, mayRepeat: true},
 		{pattern: jobSuccessLine, read: (*Scanner).readJobSuccess, mayRepeat: true},
+		{pattern: exitZeroLine, read: (*Scanner).readExitZero, mayRepeat: true},
 	}
 	for _, pattern := range endPatterns() {
 		all = append(all, jobLine{pattern: pattern, read: (*Scanner).readEnd})
@@ -146,6 +147,7 @@ func jobLines() []jobLine {
 		{pattern: `nfs: server (?P<host>\S+) OK`, read: (*Scanner).readServerBack},
 		{pattern: restartLine, read: (*Scanner).readRestart},
 		{pattern: describedPod, read: (*Scanner).readDescribedPod},
+		{pattern: `\*\*\* Check failure stack trace`, read: (*Scanner).readCheckFailure},
 		{pattern: detailLine, read: (*Scanner).readDetail},
 		{pattern: `^\s*/job:\w+/replica:\d+/task:(?P<rank>\d{1,6})\s*$`, read: (*Scanner).readMissingTask},
 		{pattern: podStarted, read: (*Scanner).readPodStarted},

@@ -202,6 +202,21 @@ func (s *Scanner) recordLoud(row *compiledRow, f *fields, l *line) {
 	}
 }
 
+// glogFatal matches the front of a line with which glog ends the program.
+var glogFatal = lazyRegexp(`^F\d{3,4} \S+ +\d+ \S+:\d+\] `)
+
+// readCheckFailure reads the line with which glog begins the stack of an error. The line
+// before it has the error, in any words.
+func (s *Scanner) readCheckFailure(l *line, _ *fields) {
+	for h, text := range s.linesBefore(1) {
+		if last := s.lastLoud; glogFatal().Match(text) && (last == nil || last.number != l.number-1) {
+			e := s.newEvent(s.matcher.byKey[rowFatal], &line{head: h, raw: text, number: l.number - 1, stream: l.stream})
+			s.matcher.wordings.nameOrigin(e, text)
+			s.record(e, e.text[:min(len(e.text), 80)])
+		}
+	}
+}
+
 // errorStack matches the line of an error of MPICH or HDF5 whose reason is in a stack below.
 var errorStack = lazyRegexp(`^.*(?:error stack:|HDF5-DIAG: Error detected in .*:)`)
 

@@ -103,7 +103,7 @@ func everydayRows() []Row {
 			Cause: "Slurm's controller could not be reached", Fix: "scontrol ping on that node shows it; the node needs the name and the port of slurmctld, and munge's key", Seen: "Slurm", Source: "salloc, srun, slurmd",
 		},
 		{
-			Key: "w10", Checks: ids("X-RESOURCES"), Kind: Primary, Pattern: `Unable to allocate resources: |Unable to create step for job \d+: |Batch job submission failed: |Requested node configuration is not available|More processors requested than permitted`,
+			Key: "w10", Checks: ids("X-RESOURCES"), Kind: Primary, Pattern: `Unable to allocate resources: |Unable to create step for job \d+: |Batch job submission failed: |Job submit/allocate failed: |Requested node configuration is not available|More processors requested than permitted`,
 			Cause: "Slurm cannot give the job or step what it asks for", Fix: ask, Seen: "Slurm", Source: "salloc, srun",
 		},
 		{

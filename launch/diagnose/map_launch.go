@@ -86,7 +86,7 @@ func launchRows() []Row {
 			Cause: "the node could not pull the container's image", Fix: "check the image's name and the pull secret: kubectl describe pod", Seen: "Kubernetes", Source: "kubelet",
 		},
 		{
-			Key: "y05", Checks: ids("X-SSH"), Kind: Primary, Pattern: `(?:@(?P<host3>[^\s:]+): )?Permission denied \((?:publickey|password|gssapi|keyboard)|ssh: connect to host (?P<host>\S+) port \d+: |Host key for (?P<host4>\S+) has changed|Host key verification failed|host=(?P<host2>\S+) was not reachable via ssh`,
+			Key: "y05", Checks: ids("X-SSH"), Kind: Primary, Pattern: `(?:@(?P<host3>[^\s:]+): )?Permission denied \((?:publickey|password|gssapi|keyboard)|ssh: connect to host (?P<host>\S+) port \d+: |Host key for (?P<host4>\S+) has changed|Host key verification failed|Bad owner or permissions on \S+|host=(?P<host2>\S+) was not reachable via ssh`,
 			Cause: "the launcher could not log in to a host over ssh", Fix: ssh, Seen: "OpenSSH, DeepSpeed, mpirun", Source: "ssh(1)",
 		},
 		{

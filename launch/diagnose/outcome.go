@@ -14,10 +14,13 @@ type outcomes map[int]int64
 
 // successLine matches what programs and launchers print when a job ended well.
 const successLine = `(?i)worker group successfully finished|\b\d+ passed\b.* in [\d.]+ ?s|\[  PASSED  \]|\bdone training\b|\btrain(?:ing)? (?:was |is |has )?(?:finished|complete[d]?\b)|` +
-	"Trainer\\.fit` stopped:" + `|Out of bounds values : 0 OK|\ball \d+ tests passed|\b100% tests passed|^test result: ok\b|^# fail 0\b|^Ran \d+ tests? in [\d.]+s$|^ok  \t|^Tests: .*\d+ passed, \d+ total|'train_runtime': |\btraining is done\b|Total run time: |Synced \d+ W&B file`
+	"Trainer\\.fit` stopped:" + `|Out of bounds values : 0 OK|\ball \d+ tests passed|\b100% tests passed|^test result: ok\b|^# fail 0\b|^Ran \d+ tests? in [\d.]+s$|^ok  \t|^Tests: .*\d+ passed, \d+ total|'train_runtime': |\btraining is done\b|Total run time: `
 
 // jobSuccessLine matches what programs that start jobs print when a job ended well.
-const jobSuccessLine = `(?i)\b(?:job|run|task|trial|workflow|experiment)\b.{0,60}\b(?:succeeded|successful|completed successfully|finished successfully|exited with code 0)\b|^(?:all )?(?:done|finished|completed) successfully|\b(?:execution|pipeline|workflow|job|run|exit) status: OK$|^\d+ of \d+ steps \(100%\) done|^\S*job\S*/\S+\s+(?:Succeeded|Complete)\b|(?-i:\b\d+ COMPLETED$|\bCOMPLETED +0:0\b)|\b(?:stopped|finished|done|ended|completed|exited)\b.{0,12}\brc=0\b|\bJob \d+ finished: .*, took [\d.]+ s$|^PASSED$|"exit_?code":\s*0\b|\bexit(?:ed with)? (?:code|status)[ :=]+0\b`
+const jobSuccessLine = `(?i)\b(?:job|run|workflow|experiment)\b.{0,60}\b(?:succeeded|successful|completed successfully|finished successfully)\b|^(?:all )?(?:done|finished|completed) successfully|\b(?:execution|pipeline|workflow|job|run|exit) status: OK$|^\d+ of \d+ steps \(100%\) done|^\S*job\S*/\S+\s+(?:Succeeded|Complete)\b|(?-i:\b\d+ COMPLETED$|\bCOMPLETED +0:0\b)|\b(?:stopped|finished|done|ended|completed|exited)\b.{0,12}\brc=0\b|\bJob \d+ finished: .*, took [\d.]+ s$|^PASSED$`
+
+// exitZeroLine matches the good end of a process or a task that may not be the whole job.
+const exitZeroLine = `(?i)\b(?:task|trial)\b.{0,60}\b(?:succeeded|successful|completed successfully|finished successfully)\b|\bexit(?:ed with)? (?:code|status)[ :=]+0\b|"exit_?code":\s*0\b`
 
 // failedTests matches a summary of tests of which some failed.
 var failedTests = lazyRegexp(`(?i)\b[1-9]\d* (?:failed|errors?)\b`)
@@ -34,19 +37,24 @@ func (s *Scanner) readSuccess(l *line, _ *fields) {
 }
 
 // endOfPart matches the good end of one container of docker compose.
-var endOfPart = lazyRegexp(`^([\w.-]+-\d+) exited with code 0$`)
+var endOfPart = lazyRegexp(`^([\w.-]+) exited with code 0$`)
 
-// readJobSuccess reads such a line, which counts if no worker wrote it. The end of one
-// container says nothing of the others.
+// readJobSuccess reads such a line, which counts if no worker wrote it.
 func (s *Scanner) readJobSuccess(l *line, f *fields) {
+	if l.rank < 0 && l.local < 0 && l.task < 0 {
+		s.readSuccess(l, f)
+	}
+}
+
+// readExitZero reads such a line. It makes the errors before it doubtful, and those of the
+// container that it names overcome.
+func (s *Scanner) readExitZero(l *line, _ *fields) {
 	if m := endOfPart().FindSubmatch(l.raw); m != nil {
 		var h head
 		h.addLabel(m[1])
 		s.overcomeIn(streamKey{l.stream.log, h.label})
-		return
-	}
-	if l.rank < 0 && l.local < 0 && l.task < 0 {
-		s.readSuccess(l, f)
+	} else if l.rank < 0 && l.local < 0 && l.task < 0 {
+		s.job.wentWell[l.stream.log] = len(s.job.wentWell) < maxOutcomes
 	}
 }
 
