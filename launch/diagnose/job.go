@@ -47,6 +47,8 @@ type endings struct {
 // watchdogs holds what torch's watchdogs say.
 type watchdogs struct {
 	timeouts     map[int]collectiveTimeout // by rank
+	stopped      map[int]struct{}          // ranks of which a call failed
+	folded       int                       // time-outs of other ranks that Ray left out
 	firstTimeout *event                    // the earliest in the logs
 }
 
@@ -72,7 +74,7 @@ func newJob() job {
 	return job{
 		facts: map[Fact]bool{}, writers: writers{map[int]struct{}{}, map[int]struct{}{}, map[string]struct{}{}, announcements{ranks: map[int]*announcement{}}},
 		pids: map[process]membership{}, inits: map[initKey]lineRef{}, buses: map[busKey]int{},
-		nccl: ncclLines{versions: map[string]string{}, addresses: map[string]string{}}, watchdogs: watchdogs{timeouts: map[int]collectiveTimeout{}}, overcome: outcomes{}, endings: endings{exited: map[int]*event{}, taskHosts: map[int]string{}, wentWell: map[int]bool{}},
+		nccl: ncclLines{versions: map[string]string{}, addresses: map[string]string{}}, watchdogs: watchdogs{timeouts: map[int]collectiveTimeout{}, stopped: map[int]struct{}{}}, overcome: outcomes{}, endings: endings{exited: map[int]*event{}, taskHosts: map[int]string{}, wentWell: map[int]bool{}},
 	}
 }
 
@@ -163,7 +165,7 @@ func jobLines() []jobLine {
 		{pattern: `libnccl\.so`, read: func(s *Scanner, l *line, _ *fields) {
 			s.job.nccl.frames = append(s.job.nccl.frames[:min(len(s.job.nccl.frames), 256)], l.ref())
 		}},
-		{pattern: `(?i)watchdog caught collective operation timeout|detected by watchdog at work(?:: (?P<work>\d+))?`, read: (*Scanner).readWatchdog},
+		{pattern: `(?i)watchdog caught collective operation timeout|detected by watchdog at work(?:: (?P<work>\d+))?|(?P<failed>Some NCCL operations have failed or timed out)`, read: (*Scanner).readWatchdog},
 		{pattern: `(?P<root>first observed failure)|^\s*Failures:\s*$`, read: (*Scanner).readElastic},
 		{pattern: announceLine, read: (*Scanner).readAnnouncement},
 		{pattern: `(?i)world_size\W{1,4}(?P<size>\d{1,7})\b`, read: func(s *Scanner, _ *line, f *fields) {

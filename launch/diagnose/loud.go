@@ -52,7 +52,7 @@ func wordings() [][]string {
 			`\b(?:sub)?process(?:es)? .{0,40}(?:exited|died|failed|terminated|non-?zero)`,
 			`(?:^|[^:\w])(?:workers?|child|job|trial|task|run|training|step|pod|container|command|engine\w*|program|script|launcher|rank) (?:\S+ ){0,2}(?:failed|exited|died|aborted|terminated|returned)(?:\W*$|\W+(?:unexpectedly|prematurely|abruptly|with|see|due|on|after|to (?:start|initiali[sz]e|launch|run))\b)`,
 			`\b(?:workers?|process(?:es)?|children|actors?) (?:is|are|was|were) (?:no longer|not) alive\b|\b(?:check|inspect|see|read) (?:\w+ ){1,3}(?:above|previous|earlier)\b`,
-			`\bsee (?:the )?(?:root cause|above|other|stack|traceback|logs?|output)|(?:exception|error) (?:occurred )?in a (?:background |sub)?process|check the (?:earlier|previous) (?:errors?|logs?)|exit(?:ed)? (?:status|code)|return code|see stack trace|^ray\.exceptions\.RayTaskError\(|^exiting|core dumped|^(?:Fatal Python error: )?Aborted|\btrial task failed\b|Error processing event\.$|ExecuteUserScriptError|^\W*(?:abort|aborting|exiting|quitting|terminating|stopping)(?: \w+)?\W*$`,
+			`\bsee (?:the )?(?:root cause|above|other|stack|traceback|logs?|output)|(?:exception|error) (?:occurred )?in a (?:background |sub)?process|check the (?:earlier|previous) (?:errors?|logs?)|exit(?:ed)? (?:status|code)|return code|see stack trace|^ray\.exceptions\.RayTaskError\(|^exiting|core dumped|^(?:Fatal Python error: )?Aborted|\btrial task failed\b|Error processing event\.$|ExecuteUserScriptError|was aborted\. please check|^\W*(?:abort|aborting|exiting|quitting|terminating|stopping)(?: \w+)?\W*$`,
 		},
 		goesOnWords: {`\b(?:retry|retrying|retries|retried|reconnect\w*|ignor(?:ed|ing)|non-?fatal|harmless|skipp(?:ed|ing)|fall(?:ing)? ?back|continu(?:e|es|ing)|attempt \d+|tolerated|recover(?:ed|ing)|using (?:the |a )?default|defaulting to)\b`, `(?:^|[^:\w])optional\b`},
 		giveUpWords: {
@@ -64,7 +64,7 @@ func wordings() [][]string {
 			` NCCL (?:INFO|WARN|TRACE) `, `torch/distributed/\S+\.py:\d+\]|torch\.distributed\.elastic\.\S+:|torch\.distributed\.(?:run|launch)|ChildFailedError|\[launch\.py:|sigkill_handler`, `^(?:srun|slurmstepd(?:-[\w.-]+)?|salloc|sbatch)(?:: error)?: (?:\S+: tasks? |\*\*\*|Terminating|Force )`,
 			`(?:^|[\s\[|<(:"=])(?:WARN(?:ING)?|INFO|DEBUG|NOTICE)(?:[\]:|>)",/ ]|$)`,
 			`^\S+ FAILED$`, `^Permission denied, please try again`, `PETSC ERROR: (?:-{5}|$|#\d+ |\w+\(\) line \d+ in |Try option|or see |or try |configure using|to get more|See https|Configure options|Petsc Release|Run with|\S+ on a |No error traceback|likely location|Note: )`,
-			`unable to register cu\w+ factory|oneDNN custom operations|Error in atexit\._run|Exception ignored in|^ptrace: `,
+			`unable to register cu\w+ factory|oneDNN custom operations|Error in atexit\._run|Exception ignored in|^ptrace: `, `\b(?:py-spy|pstack|gstack|strace|cuda-gdb): (?:command )?not found`,
 		},
 		metricWords:   {`(?:\b|_)errors?[ :=]+[-+]?[\d.]+(?:e-?\d+)?%?(?:[ ,;)]|$)`},
 		failWords:     {`\bfail(?:ed|ure|s)?\b`, `\binternal errors?\b`},

@@ -66,6 +66,7 @@ func TestHint(t *testing.T) {
 		{"nothing but the sum", "loading\nthe whole program failed\n\n", "the whole program failed"},
 		{"a mark of a level", "loading\n[05/01/2024-10:11:12] [TRT-LLM] [E] index 5 of 4\n", "[05/01/2024-10:11:12] [TRT-LLM] [E] index 5 of 4"},
 		{"the code of a signal says more than a sum", "step 3\nFailed - Training job failed\nAlgorithmError: Exit Code: 139\n", "AlgorithmError: Exit Code: 139"},
+		{"a debugger that is not installed", "the whole queue is stuck: not found\ndump of 7 failed: sh: 1: py-spy: not found\n", "the whole queue is stuck: not found"},
 		{"counters", "step 7 errors 0 failed 0 timeout 3\n", ""},
 		{"the job went on", "the index is not found\nstep 7 loss 2.1\n", ""},
 		{"far from the end", "the index is not found\n" + strings.Repeat("so it goes\n", 9), ""},

@@ -50,7 +50,7 @@ func systemRows() []Row {
 			Cause: "the worker was killed by a bus error, most often because /dev/shm is full", Fix: shm, Seen: "OS", Source: "section 6.5",
 		},
 		{
-			Key: "x24", Checks: ids("X-SEGV"), Kind: Primary, Pattern: `Segfault encountered|(?:caught|got|received|raised|killed by|terminated by) (?:a |the )?(?:fatal )?signal:? (?:\d+ )?\(?SIGSEGV|Caught signal (?:number )?11 (?:\(Segmentation fault|SEGV)|Signal: Segmentation fault|Fatal Python error: Segmentation fault|\*\*\* SIGSEGV received|signal SIGSEGV: segmentation violation|SIG(?:SEGV|BUS|ILL|FPE) \(0x[0-9a-f]+\) at pc=|\bSegmentation fault\b|\bFloating point exception(?: \(|$)|segfault at [0-9a-f]+ ip|(?:was killed by|failed with) SIGSEGV|SIGILL|Illegal instruction|double free or corruption|AddressSanitizer: `,
+			Key: "x24", Checks: ids("X-SEGV"), Kind: Primary, Pattern: `Segfault encountered|\*\*\* SIGSEGV \(@0x[\da-f]+\)|(?:caught|got|received|raised|killed by|terminated by) (?:a |the )?(?:fatal )?signal:? (?:\d+ )?\(?SIGSEGV|Caught signal (?:number )?11 (?:\(Segmentation fault|SEGV)|Signal: Segmentation fault|Fatal Python error: Segmentation fault|\*\*\* SIGSEGV received|signal SIGSEGV: segmentation violation|SIG(?:SEGV|BUS|ILL|FPE) \(0x[0-9a-f]+\) at pc=|\bSegmentation fault\b|\bFloating point exception(?: \(|$)|segfault at [0-9a-f]+ ip|(?:was killed by|failed with) SIGSEGV|SIGILL|Illegal instruction|double free or corruption|AddressSanitizer: `,
 			Cause: "the worker crashed in native code", Fix: "run python -X faulthandler, or keep a core file (ulimit -c unlimited), to see the stack; the usual reason is mixed builds of torch and its extensions", Seen: "OS", Source: "section 6.5",
 		},
 		{

@@ -110,6 +110,8 @@ func (s *Scanner) overcome(l *line) {
 	s.job.ends = nil
 	s.job.firstTimeout, s.job.sharedGPU = nil, nil
 	clear(s.job.timeouts)
+	clear(s.job.stopped)
+	s.job.folded = 0
 	clear(s.job.inits)
 	s.job.writers.announced = announcements{ranks: map[int]*announcement{}}
 }

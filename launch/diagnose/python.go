@@ -244,6 +244,16 @@ func (e *exception) text() string {
 // details matches the field with the reason in an error of gRPC.
 var details = lazyRegexp(`^\s*details = "(.+)"$`)
 
+// lastError returns the line of the message below "Last error:", where NCCL has the reason.
+func (e *exception) lastError() string {
+	for i, line := range e.message[:max(0, len(e.message)-1)] {
+		if strings.TrimSpace(line) == "Last error:" {
+			return strings.TrimSpace(e.message[i+1])
+		}
+	}
+	return ""
+}
+
 // firstOfChain returns the first exception of the last one's chain.
 func firstOfChain(found []exception) exception {
 	i := len(found) - 1

@@ -181,6 +181,9 @@ func (s *Scanner) recordException(t *tracebackReader, e exception, end int64) {
 		s.fillTask(best)
 		s.nameByMessage(best, &e)
 		best.inTraceback, best.later = true, e.laterLines()
+		if last := e.lastError(); last != "" && !strings.Contains(best.text, last) {
+			best.text += ": " + plainText([]byte(last))
+		}
 		if !strings.HasSuffix(best.text, at) {
 			best.text += at
 		}

@@ -22,6 +22,8 @@ var (
 	numelField = lazyRegexp(`NumelIn=(\d+)`)
 	groupField = lazyRegexp(`\[PG (?:ID )?([^\s\]]+)`)
 	rankField  = lazyRegexp(`Rank (\d+)\]`)
+	// foldedField matches what Ray writes behind a line that stands for several ranks.
+	foldedField = lazyRegexp(`\[repeated (\d{1,6})x across cluster\]`)
 )
 
 // readWatchdog reads a line of torch's watchdogs.
@@ -34,6 +36,11 @@ func (s *Scanner) readWatchdog(l *line, f *fields) {
 		return
 	}
 	s.job.writers.ranks[rank] = struct{}{}
+	if f.text("failed") != "" {
+		s.job.stopped[rank] = struct{}{}
+		return
+	}
+	s.job.folded += max(0, number(foldedField(), l.raw))
 	old, known := s.job.timeouts[rank]
 	pg := ""
 	if m := groupField().FindSubmatch(l.raw); m != nil {
@@ -83,6 +90,9 @@ func (s *Scanner) timeoutEvent() *event {
 		if _, ok := j.timeouts[r]; ok {
 			continue
 		}
+		if _, ok := j.stopped[r]; ok {
+			continue
+		}
 		if _, ok := j.writers.ranks[r]; ok {
 			missing = append(missing, r)
 		} else {
@@ -94,6 +104,10 @@ func (s *Scanner) timeoutEvent() *event {
 		missing = j.writers.gaps(unseen)
 	}
 	switch {
+	case j.folded > 0 && len(missing)+len(unseen) <= j.folded:
+		e := s.watchdogEvent(rowMissing, nil, here+"; Ray left out the same lines of other ranks: read their output")
+		e.rank = -1
+		return e
 	case len(missing) > 0:
 		return s.watchdogEvent(rowMissing, missing, fmt.Sprintf("%s; %s reported no time-out", here, rankList(missing)))
 	case len(unseen) > 0: // the log does not cover them
