@@ -1,6 +1,7 @@
 package cuda
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -204,10 +205,14 @@ func (d *Device) Ready(ctx context.Context) error {
 			return fmt.Errorf("gorun: the GPU is not ready: %w", context.Cause(ctx))
 		}
 	}
-	if err := errors.Join(d.gpuErr, d.libErr); err != nil {
-		return &Error{Rank: -1, Err: err}
+	err := cmp.Or(d.gpuErr, d.libErr)
+	if err == nil {
+		return nil
 	}
-	return nil
+	if d.gpuErr != nil && d.libErr != nil {
+		err = fmt.Errorf("%w; %w", d.gpuErr, d.libErr) // one line, as all errors
+	}
+	return &Error{Rank: -1, Err: err}
 }
 
 // Facts returns what is known of a Device by now: everything once Ready has returned.
