@@ -31,6 +31,10 @@ func TestContext(t *testing.T) {
 			"Traceback (most recent call last):\n  File \"a.py\", line 1, in <module>\n    f()\nMemoryError\n",
 			nil,
 		},
+		"not the line itself": {
+			"F1124 10:00:00.1 42 trainer.cc:99] the table is corrupted\n*** Check failure stack trace: ***\n    @ 0x7f12 (unknown)\n",
+			nil,
+		},
 		"last words": {
 			"the lock of fd 4 has errno 26\noffset 0\napplication called MPI_Abort(MPI_COMM_WORLD, 1) - process 0\n",
 			[]string{"the lock of fd 4 has errno 26"},

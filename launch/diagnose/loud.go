@@ -212,6 +212,7 @@ func (s *Scanner) readCheckFailure(l *line, _ *fields) {
 		if last := s.lastLoud; glogFatal().Match(text) && (last == nil || last.number != l.number-1) {
 			e := s.newEvent(s.matcher.byKey[rowFatal], &line{head: h, raw: text, number: l.number - 1, stream: l.stream})
 			s.matcher.wordings.nameOrigin(e, text)
+			e.excerpt = &excerpt{isOver: true} // the line before the present one is e
 			s.record(e, e.text[:min(len(e.text), 80)])
 		}
 	}
