@@ -95,6 +95,7 @@ func (s *Scanner) combine(all []*hypothesis) []*event {
 	}
 	s.nameWriters(of.causes)
 	s.nameWriters(of.others)
+	s.nameProcess(all)
 	var combined []*event
 	add := func(e *event, counts bool) {
 		if e != nil && counts {

@@ -86,6 +86,37 @@ func (s *Scanner) nameWriters(events []*event) {
 	}
 }
 
+// nameProcess gives the events of a process the rank that its last words name, where the
+// logs show one process only: torch names the rank in its exception, NCCL the process.
+func (s *Scanner) nameProcess(all []*hypothesis) {
+	end := s.onlyEnd()
+	if end == nil || end.rank >= 0 || end.pid <= 0 || len(s.job.ends) > 1 {
+		return
+	}
+	rank, isNamed := -1, false
+	var own []*event
+	for _, h := range all {
+		for _, e := range h.events {
+			if e.pid > 0 && e.pid != end.pid || rank >= 0 && e.rank >= 0 && e.rank != rank {
+				return
+			}
+			if e.pid == end.pid {
+				own = append(own, e)
+			}
+			rank = max(rank, e.rank)
+			isNamed = isNamed || strings.Contains(e.text, setsUpNCCL)
+		}
+	}
+	for _, e := range own {
+		if isNamed {
+			e.rank = rank
+		}
+	}
+}
+
+// setsUpNCCL is in an exception of torch that begins with the rank of its process.
+const setsUpNCCL = "is setting up NCCL communicator"
+
 // isOf reports whether a line gives o to the worker of the end e.
 func (e *event) isOf(o *event) bool {
 	return e.rank >= 0 && o.rank == e.rank || e.task >= 0 && o.task == e.task || e.pid > 0 && o.pid == e.pid

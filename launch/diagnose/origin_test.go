@@ -60,3 +60,29 @@ func TestLongLineKeepsItsEnd(t *testing.T) {
 		t.Errorf("got %+v", found)
 	}
 }
+
+// TestExceptionNamesTheRankOfItsProcess shows that a line of NCCL has the rank that torch's
+// exception names, where no other process may have written it.
+func TestExceptionNamesTheRankOfItsProcess(t *testing.T) {
+	const (
+		warn = "c1:1203:1227 [0] misc/socket.cc:480 NCCL WARN socketStartConnect: Connect to 172.17.0.2<38847> failed : Software caused connection abort\n"
+		head = "Traceback (most recent call last):\n  File \"/w/train.py\", line 97, in <module>\n"
+		own  = head + "torch.distributed.DistBackendError: [1] is setting up NCCL communicator and retrieving ncclUniqueId from [0] via c10d key-value store by key '0', but got error: NCCL error\n"
+		end  = "ERROR:torch.distributed.elastic.multiprocessing.api:failed (exitcode: 1) local_rank: 0 (pid: 1203) of binary: /usr/bin/python\n"
+	)
+	tests := []struct {
+		name, log string
+		want      int
+	}{
+		{"one process", warn + own + end, 1},
+		{"another rank", warn + own + strings.Replace(own, "[1]", "[5]", 1) + end, -1},
+		{"another process", warn + strings.Replace(warn, "1203", "1204", 1) + own + end, -1},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if found := scan(t, "job.log", tt.log); len(found) == 0 || found[0].ID != "I02" || found[0].Rank != tt.want {
+				t.Errorf("got %+v, want rank %d", found, tt.want)
+			}
+		})
+	}
+}
