@@ -121,6 +121,15 @@ func TestStartErrors(t *testing.T) {
 	}
 }
 
+// TestLimitsAreNamed checks the errors of limits, which a test cannot reach for itself alone.
+func TestLimitsAreNamed(t *testing.T) {
+	for errno, want := range map[syscall.Errno]string{syscall.EAGAIN: "ulimit -u", syscall.EMFILE: "ulimit -n"} {
+		if err := explain(Spec{Path: "/bin/true"}, errno); !errors.Is(err, errno) || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v: %v", errno, err)
+		}
+	}
+}
+
 // TestAround checks that Around starts the process, and that its error counts if it
 // does not.
 func TestAround(t *testing.T) {

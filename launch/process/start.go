@@ -183,6 +183,8 @@ func explain(s Spec, err error) error {
 		hint = "the arguments and the environment together are too large"
 	case errors.Is(err, syscall.EAGAIN):
 		hint = "the limit of processes is reached (ulimit -u, or pids.max of the container)"
+	case errors.Is(err, syscall.EMFILE):
+		hint = "the limit of open files is reached; raise it (ulimit -n)"
 	}
 	if hint == "" {
 		return err
