@@ -1,10 +1,17 @@
 package e2e_test
 
 import (
+	"errors"
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
+	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // write makes a file in the job's folder.
@@ -66,6 +73,62 @@ func TestProgramNotExecutableByKernel(t *testing.T) {
 	j.wantExit(longWait, 2, agents...)
 	j.wantCause(agents, "127.0.0.2", "could not be started", bad)
 	j.wantSameCause(agents...)
+}
+
+// launchWithSilentFolder starts a command that alone sees a file system at dir which
+// answers nothing, as one whose server is lost.
+func (j *job) launchWithSilentFolder(dir string, cmd *exec.Cmd) (a *agent) {
+	j.Helper()
+	need(j, os.Geteuid() == 0, "root, to mount a file system")
+	fd, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	need(j, err == nil, "/dev/fuse")
+	j.Cleanup(func() { unix.Close(fd) })
+	done, ended := make(chan struct{}), make(chan struct{})
+	j.Cleanup(func() { close(ended) })
+	go func() {
+		defer func() {
+			close(done)
+			<-ended // the command is killed when the thread that started it ends
+		}()
+		runtime.LockOSThread() // until its end, with the thread and its mounts
+		err = errors.Join(unix.Unshare(unix.CLONE_NEWNS), unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""),
+			unix.Mount("none", dir, "fuse", 0, fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0", fd)))
+		if err == nil {
+			a = j.launch("silent", cmd)
+		}
+	}()
+	<-done
+	need(j, err == nil, fmt.Sprintf("a file system: %v", err))
+	return a
+}
+
+// TestSilentFileSystem checks that gorun says what it waits for where a file system does
+// not answer, and ends at a signal.
+func TestSilentFileSystem(t *testing.T) {
+	t.Parallel()
+	silent := t.TempDir()
+	for name, c := range map[string]struct {
+		args []string
+		says string
+	}{
+		"program":     {[]string{silent + "/train.py"}, "looking for the program " + silent + "/train.py"},
+		"logs":        {append([]string{"-t", "3", "--log-dir", silent + "/logs"}, sh("exit 0")...), "making the folder of the log files"},
+		"report":      {append([]string{"--report", silent + "/report"}, sh("exit 0")...), "looking for the folder of --report " + silent + "/report"},
+		"local nodes": {[]string{"--local-nodes", "2", silent + "/train.py"}, "looking for the program " + silent + "/train.py"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			j := newJob(t)
+			flags := []string{"--standalone"}
+			if c.args[0] == "--local-nodes" {
+				flags = nil
+			}
+			a := j.launchWithSilentFolder(silent, j.command(append(flags, c.args...)...))
+			a.waitForStderr("still " + c.says)
+			a.signal(syscall.SIGTERM)
+			j.wantExit(shortWait, 143, a)
+		})
+	}
 }
 
 // TestGoPackageDoesNotCompile checks that a Go package that does not compile on one node

@@ -31,7 +31,10 @@ func (a *agent) prepareProgram(ctx context.Context) error {
 		a.events.Put(programBuilt{})
 		return nil
 	}
-	plan, err := program.Check(in)
+	plan, err := await(ctx, a.base, "looking for the program "+sp.Program, func(context.Context) (program.Plan, error) { return program.Check(in) })
+	if _, ended := errors.AsType[*stopped](err); ended {
+		return err
+	}
 	a.build.subject = plan.Subject()
 	if plan.Note != "" {
 		a.console.Announce("%s", plan.Note)

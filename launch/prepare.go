@@ -2,6 +2,7 @@ package launch
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -59,7 +60,7 @@ func (a *agent) prepare(ctx context.Context) (err error) {
 	if err := a.workers.receiveTasks(ctx); err != nil {
 		return err
 	}
-	if err := a.workers.prepareOutput(); err != nil {
+	if err := a.workers.prepareOutput(ctx); err != nil {
 		return err
 	}
 	if err := a.prepareProgram(ctx); err != nil {
@@ -115,29 +116,50 @@ func (a *agent) prepare(ctx context.Context) (err error) {
 }
 
 // prepareOutput decides where the workers' output goes.
-func (s *supervisor) prepareOutput() error {
+func (s *supervisor) prepareOutput(ctx context.Context) error {
 	sp := &s.opts.Spec
-	if err := smallfile.Writable(sp.ReportFile); err != nil {
-		err = fmt.Errorf("--report %s: %w", sp.ReportFile, err)
+	writable := func(flag, name string) error {
+		if name == "" {
+			return nil
+		}
+		_, err := await(ctx, s.base, fmt.Sprintf("looking for the folder of %s %s", flag, name), func(context.Context) (struct{}, error) { return struct{}{}, smallfile.Writable(name) })
+		if _, ended := errors.AsType[*stopped](err); err == nil || ended {
+			return err
+		}
+		return &UsageError{Err: fmt.Errorf("%s %s: %w", flag, name, err)}
+	}
+	if err := writable("--report", sp.ReportFile); err != nil {
 		sp.ReportFile = "" // there is no place even to report this error
-		return &UsageError{Err: err}
+		return err
 	}
 	if sp.Check != nil {
-		if err := smallfile.Writable(sp.Check.Save); err != nil {
-			return &UsageError{Err: fmt.Errorf("--save %s: %w", sp.Check.Save, err)}
+		if err := writable("--save", sp.Check.Save); err != nil {
+			return err
 		}
 	}
-	out, notes, err := logs.NewOutput(logs.OutputOptions{
+	o := logs.OutputOptions{
 		LogDir: sp.LogDir, Redirects: sp.Redirects, Tee: sp.Tee, Filter: logs.Filter(sp.Filters), Dry: sp.Check != nil || sp.Dry != nil,
-		Temp: s.opts.Scratch.Logs(), RunID: sp.RunID, Workers: s.node.Workers,
+		RunID: sp.RunID, Workers: s.node.Workers,
+	}
+	type made struct {
+		output logs.Output
+		notes  []string
+	}
+	m, err := await(ctx, s.base, "making the folder of the log files", func(context.Context) (m made, err error) {
+		o.Temp = s.opts.Scratch.Logs() // looks for a folder
+		m.output, m.notes, err = logs.NewOutput(o)
+		return m, err
 	})
-	for _, note := range notes {
+	for _, note := range m.notes {
 		s.console.Announce("%s", note)
+	}
+	if _, ended := errors.AsType[*stopped](err); ended {
+		return err
 	}
 	if err != nil {
 		return &UsageError{Err: err}
 	}
-	s.output = out
+	s.output = m.output
 	return nil
 }
 

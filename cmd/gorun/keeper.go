@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"sync"
 	"syscall"
 	"time"
 
@@ -132,9 +133,11 @@ func runKeeper(ctx context.Context, sp spec.Spec, o *jobOptions) error {
 		return k.result(err)
 	}
 	line := o.commandLine()
+	var removing sync.WaitGroup
+	defer removing.Wait()
 	for i := range n {
 		place := agentPlace{index: i, count: n, tag: rand.Text()[:13]}
-		defer scratch.Tag(place.tag).Remove() // the files that a killed agent leaves
+		defer removing.Go(scratch.Tag(place.tag).Remove) // the files that a killed agent leaves
 		k.Agents = append(k.Agents, process.Spec{
 			Path: selfPath, Args: append([]string{"gorun", o.cmd.Name(), "--" + agentFlag + "=" + place.String()}, line...),
 			Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr, Group: true,

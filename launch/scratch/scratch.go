@@ -11,6 +11,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -34,9 +35,24 @@ func (t Tag) Build() string { return filepath.Join(tempDir(), "gorun-"+string(t)
 // names no other: where torchrun has it.
 func (t Tag) Logs() string { return filepath.Join(tempDir(), "torchelastic_"+string(t)) }
 
-// Remove removes these files and folders. Of the folders for log files it removes
-// only the empty ones.
+// removeTime bounds Remove where a file system does not answer.
+const removeTime = 2 * time.Second
+
+// Remove removes these files and folders, in at most removeTime. Of the folders for log
+// files it removes only the empty ones.
 func (t Tag) Remove() {
+	done := make(chan struct{})
+	go func() {
+		t.remove()
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-time.After(removeTime):
+	}
+}
+
+func (t Tag) remove() {
 	_ = os.Remove(t.Socket())
 	_ = os.Remove(t.Timers())
 	_ = os.RemoveAll(t.Recorder())
