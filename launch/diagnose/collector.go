@@ -113,21 +113,10 @@ func (s *Scanner) readPod(p []byte) (pod, text []byte) {
 	if n := s.podPrefix(p); n > 0 {
 		return p[:n], p[n:]
 	}
-	if len(p) > 0 && '0' <= p[0] && p[0] <= '9' {
-		if t, rest := readTime(p); t.isKnown() && len(rest) > 1 && rest[0] == ' ' {
-			if n := s.podPrefix(rest[1:]); n > 0 {
-				return rest[1 : n+1], rest[n+1:]
-			}
-		}
-	}
-	if len(p) > 0 && p[0] == '[' && len(s.pods) > 0 {
-		if end := bytes.IndexByte(p[:min(len(p), 64)], ']'); end > 0 {
-			if t, left := readBracketTime(p[1:end]); t.isKnown() && len(left) == 0 {
-				rest := skipSpace(p[end+1:])
-				if n := s.podPrefix(rest); n > 0 {
-					return rest[:n], rest[n:]
-				}
-			}
+	if len(p) > 2 {
+		rest, _ := new(head).removeTime(p)
+		if n := s.podPrefix(rest); n > 0 {
+			return rest[:n], rest[n:]
 		}
 	}
 	return nil, p

@@ -66,7 +66,7 @@ func (s *Scanner) readWriter(p []byte, when stamp) (head, []byte) {
 	h, raw := readHead(text)
 	if len(pod) > 0 {
 		h.addLabel(pod)
-		h.readRank(pod)
+		h.removePrefix(pod)
 		if name := innerName(pod[:bytes.IndexByte(pod, ' ')]); h.host == "" && isName(name) && bytes.ContainsAny(name, "0123456789") {
 			h.host = plainText(name)
 		}

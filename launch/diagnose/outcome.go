@@ -50,8 +50,7 @@ func (s *Scanner) readJobSuccess(l *line, f *fields) {
 // container that it names overcome.
 func (s *Scanner) readExitZero(l *line, _ *fields) {
 	if m := endOfPart().FindSubmatch(l.raw); m != nil {
-		var h head
-		h.addLabel(m[1])
+		h, _ := readHead(append(bytes.Clone(m[1]), " | "...))
 		s.overcomeIn(streamKey{l.stream.log, h.label})
 	} else if l.rank < 0 && l.local < 0 && l.task < 0 {
 		s.job.wentWell[l.stream.log] = len(s.job.wentWell) < maxOutcomes

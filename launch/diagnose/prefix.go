@@ -3,7 +3,42 @@ package diagnose
 import (
 	"bytes"
 	"strconv"
+	"strings"
+	"sync"
 )
+
+// prefixes returns what launchers, collectors and loggers put before the lines of a
+// process, times aside. The first one that fits is removed, and then the next prefix is
+// looked for. In braces is what a prefix names:
+//
+//   - {rank}, {local}, {task} and {pid} are numbers, {n} is any number;
+//   - {host} is a name in small letters, {node} one with a digit, {Host} one in any
+//     letters, {name} is any name in small letters, {tag} a name without the digits at its
+//     end;
+//   - {time} is a time, {date} one of vLLM (07-23 19:34:51), {any} is any text in one pair of brackets, {all} is any text;
+//   - {:} and { } are characters that may be missing, {*} is any number of blanks;
+//   - {launcher} says that a launcher itself writes the line;
+//   - {text} is where the text of the line begins, if the prefix or its end belongs to it.
+func prefixes() []string {
+	return []string{
+		// torch, mpirun, SageMaker, Horovod, prterun, kubectl
+		`[rank{rank}]:{ }`, `{text}[rank{rank}]`, `[{n},{rank}]<{name}>:`, `[{n},mpirank:{rank},{any}]<{name}>:`, `[{rank}]<{name}>:`, `[prterun-{any}@{n},{rank}]<{name}>:{ }`, `[pod/{host}/{any}]{:}{ }`,
+		// loggers
+		`[RANK:{rank}]{ }`, `[rank={rank}]{ }`, `[rank:{rank}]{ }`, `[Rank:{rank}]{ }`, `[{all}[RANK:{rank}]{ }`, `[{all}[rank={rank}]{ }`, `[{all}[rank:{rank}]{ }`, `[{all}[Rank:{rank}]{ }`,
+		// TPU pods, Julia, PETSc, Cray PMI
+		`[task {task}]{:}{ }`, `[process {task}]{:}{ }`, `[proc {task}]{:}{ }`, `[worker {name}]{:}{ }`,
+		`[{pid}]{ }{text}signal (`, `[{rank}]{text}PETSC ERROR: `, `[PE_{rank}]:`, `[{task}]{:} `,
+		// torch's watchdogs, SGLang
+		`{text}[Rank {rank}]`, `{text}[PG {any}Rank {rank}]`, `{text}[E {any}] [Rank {rank}]`, `{text}[W {any}] [Rank {rank}]`, `{text}[E {any}] [PG {any}Rank {rank}]`,
+		`{text}[{time} {any}] [Rank {rank}]`, `{text}[{time} {any}] [PG {any}Rank {rank}]`, `[{time} {any}TP{rank}]{ }`, `[{time} {any}TP{rank} EP{n}]{ }`, `{text}[{time}`,
+		// Hydra, MVAPICH, Open MPI, torchrun and gorun
+		`{text}[{launcher}proxy:{any}@{Host}]`, `{text}[{launcher}mpiexec@{Host}]`, `{text}[{Host}:mpi_rank_{rank}]`, `{text}[{Host}:{n}]:`, `{text}[{Host}:{pid}]`, `{text}[{Host}:{pid}:`, `{text}[{Host}:{pid} `, `[{tag}{local}]:`,
+		// Ray, vLLM
+		`ERROR {date} {any}] `, `WARNING {date} {any}] `, `INFO {date} {any}] `, `CRITICAL {date} {any}] `, `({any}rank={rank} pid={pid}) `, `({any}rank={rank}, pid={pid}, ip={Host}) `, `({any}rank={rank}, pid={pid}) `, `(Worker_TP{rank} pid={pid}) `, `({any}pid={pid}, ip={Host}) `, `({any}pid={pid}) `, `(raylet, ip={Host}) `, `(raylet) `, `(worker_{rank}) : `,
+		// srun -l, Composer, docker compose, syslog, PSM, pdsh, NCCL
+		`{task}: `, `rank{rank}[{pid}][{any}]: `, `rank{rank} {*}|{ }`, `{name}{*}||{ }`, `{host} {*}|{ }`, `{host} {text}kernel: `, `{text}{host}:pid{pid}`, `{text}{host}:rank{rank}`, `{text}slurmstepd-{host}:`, `{node}: `, `{text}{Host}:{pid}:{n} `,
+	}
+}
 
 // head holds what the prefixes of a line say about its writer and its time.
 type head struct {
@@ -17,10 +52,215 @@ type head struct {
 	timed bool // the line itself has a time
 }
 
-// readHead removes the prefixes of launchers and collectors from a line, in any
-// order and number (gorun, torchrun, torch, srun, mpirun, Ray, vLLM, kubectl, CRI,
-// docker compose, syslog, dmesg, times). It also reads the head of NCCL's lines. It
-// returns the rest with its indentation.
+// prefix is a compiled prefix.
+type prefix []prefixPart
+
+// prefixPart is a text, or a field: what the braces name.
+type prefixPart struct {
+	field, text string
+	next        string // the text after the part
+}
+
+// compilePrefix splits a prefix into its parts.
+func compilePrefix(pattern string) prefix {
+	var p prefix
+	for pattern != "" {
+		text, after, _ := strings.Cut(pattern, "{")
+		if text != "" {
+			if len(p) > 0 {
+				p[len(p)-1].next = text
+			}
+			p = append(p, prefixPart{text: text})
+		}
+		var field string
+		if field, pattern, _ = strings.Cut(after, "}"); field != "" {
+			p = append(p, prefixPart{field: field})
+		}
+	}
+	return p
+}
+
+// prefixesByByte returns the compiled prefixes of lines that begin with each byte.
+var prefixesByByte = sync.OnceValue(func() *[256][]prefix {
+	var by [256][]prefix
+	for _, pattern := range prefixes() {
+		p := compilePrefix(pattern)
+		first := p[0]
+		if first.field == "text" {
+			first = p[1]
+		}
+		for c := range by {
+			if line := []byte{byte(c), '0'}; first.text == string(line[:1]) || first.text != "" && first.text[0] == byte(c) || first.text == "" && first.length(line) > 0 {
+				by[c] = append(by[c], p)
+			}
+		}
+	}
+	return &by
+})
+
+// maxName bounds the names in prefixes.
+const maxName = 64
+
+// nameLength returns the length of the name at the front of p, 0 if it has none. A name
+// of small letters has two characters at least.
+func nameLength(p []byte, isSmall bool) int {
+	n := 0
+	for n < len(p) && n < maxName {
+		switch c := p[n]; {
+		case 'a' <= c && c <= 'z', '0' <= c && c <= '9', 'A' <= c && c <= 'Z' && !isSmall, n > 0 && (c == '-' || c == '.' || c == '_'):
+			n++
+			continue
+		}
+		break
+	}
+	return n
+}
+
+// length returns how many bytes at the front of line the part takes, -1 if it does not
+// fit. A text that ends with a blank also fits a line that ends before the blank.
+func (p *prefixPart) length(line []byte) int {
+	switch p.field {
+	case "":
+		if len(line) >= len(p.text) && string(line[:len(p.text)]) == p.text {
+			return len(p.text)
+		}
+		if string(line) == strings.TrimSuffix(p.text, " ") {
+			return len(line)
+		}
+	case "rank", "local", "task", "pid", "n":
+		if n, rest := digits(line); n >= 0 {
+			return len(line) - len(rest)
+		}
+	case "host", "name":
+		if n := nameLength(line, true); n > 1 || n == 1 && p.field == "name" {
+			return n
+		}
+	case "node":
+		if n := nameLength(line, true); n > 1 && bytes.ContainsAny(line[:n], "0123456789") && !isDuration(line[:n]) && !bytes.HasPrefix(line, []byte("mlx")) {
+			return n
+		}
+	case "Host":
+		if n := nameLength(line, false); n > 0 {
+			return n
+		}
+	case "tag":
+		n := nameLength(line, false)
+		if n = len(bytes.TrimRight(line[:n], "0123456789")); n > 0 {
+			return n
+		}
+	case "any":
+		n := bytes.Index(line[:min(len(line), 200)], []byte(p.next))
+		if end := bytes.IndexAny(line[:max(n, 0)], "])"); n >= 0 && end < 0 {
+			return n
+		}
+	case "all":
+		return bytes.Index(line[:min(len(line), 200)], []byte(p.next))
+	case "text", "launcher":
+		return 0
+	case "time", "date":
+		_, rest := p.readTime(line)
+		if len(rest) < len(line) {
+			return len(line) - len(rest)
+		}
+	case "*":
+		return len(line) - len(bytes.TrimLeft(line, " "))
+	default: // a character that may be missing
+		return min(1, len(line)-len(bytes.TrimPrefix(line, []byte(p.field))))
+	}
+	return -1
+}
+
+// readTime reads the time at the front of line, if the part is one.
+func (p *prefixPart) readTime(line []byte) (t stamp, rest []byte) {
+	switch p.field {
+	case "time":
+		return readTime(line)
+	case "date":
+		r := timeReader{p: line}
+		month := r.number(2, 2)
+		r.oneOf("-")
+		day := r.number(2, 2)
+		r.oneOf(" ")
+		hour, minute, sec, nano := r.clock()
+		if t = makeStamp(month, day, hour, minute, sec, nano); !r.failed && t.isKnown() {
+			return t, r.p
+		}
+	}
+	return stamp{}, line
+}
+
+// remove removes the prefix from a line, and reads what it names into h.
+func (p prefix) remove(line []byte, h *head) (rest []byte, ok bool) {
+	var ends [16]int
+	at, text := 0, -1
+	for i := range p {
+		n := p[i].length(line[at:])
+		if n < 0 {
+			return line, false
+		}
+		if p[i].field == "text" {
+			text = at
+		}
+		at += n
+		ends[i] = at
+	}
+	if text < 0 {
+		text = at
+	}
+	start, label, isTimed := 0, h.label, false
+	for i := range p {
+		value := line[start:ends[i]]
+		start = ends[i]
+		if p[i].field == "" {
+			continue
+		}
+		if t, _ := p[i].readTime(value); t.isKnown() {
+			h.setTime(t)
+			isTimed = true
+		}
+		h.set(p[i].field, value, text > 0)
+	}
+	switch {
+	case isTimed: // loggers put it before the first line of a text only
+		h.label = label
+	case len(p) == 1:
+		h.addLabel(line[:at])
+	}
+	return line[text:], true
+}
+
+// set sets a field to its value. The fields of removed prefixes name the stream. The rank
+// in a text does not count if a prefix named one.
+func (h *head) set(field string, value []byte, isRemoved bool) {
+	number, _ := digits(value)
+	switch field {
+	case "rank":
+		if isRemoved || h.rank < 0 {
+			h.rank = number
+		}
+	case "local":
+		h.local = number
+	case "task":
+		h.task = number
+	case "pid":
+		h.pid = number
+	case "host", "Host", "node":
+		h.host = plainText(value)
+	case "launcher":
+		h.task, h.rank = -1, -1
+		return
+	case "name", "tag":
+	default:
+		return
+	}
+	if isRemoved {
+		h.addLabel([]byte(field[:1]))
+		h.addLabel(value)
+	}
+}
+
+// readHead removes the prefixes of a line, in any order and number. It returns the rest
+// with its indentation.
 func readHead(line []byte) (head, []byte) {
 	h := head{rank: -1, local: -1, task: -1}
 	for range 8 {
@@ -30,163 +270,77 @@ func readHead(line []byte) (head, []byte) {
 			break
 		}
 	}
-	h.readNCCL(line)
 	return h, line
 }
 
-// removePrefix removes one prefix. more reports whether another may follow.
+// removePrefix removes one prefix or time. more reports whether another may follow.
 func (h *head) removePrefix(line []byte) (rest []byte, more bool) {
 	if len(line) < 3 {
 		return line, false
 	}
-	switch c := line[0]; {
-	case c == '[':
-		if rest, more := h.readRankField(line); more {
-			return rest, true
-		}
-		return h.removeBracket(line)
-	case c == '(':
-		return h.removeActor(line)
-	case '0' <= c && c <= '9':
-		if t, rest := readTime(line); t.isKnown() {
-			h.setTime(t)
-			if journal := journalHost().FindSubmatch(rest); journal != nil {
-				return h.removeSyslogHost(journal[1]), true
-			}
-			return removeCRI(skipSpace(bytes.TrimPrefix(rest, []byte(":")))), true
-		}
-		n, after := digits(line)
-		if n >= 0 && len(after) > 1 && after[0] == ':' && after[1] == ' ' { // srun -l
-			h.task = n
-			h.addLabel(line[:len(line)-len(after)])
-			return after[2:], true
-		}
-	case c == ' ' && h.label == 0: // srun -l aligns the numbers of tasks
-		aligned := bytes.TrimLeft(line[:min(len(line), 8)], " ")
-		n, after := digits(line[min(len(line), 8)-len(aligned):])
-		if n >= 0 && len(after) > 1 && after[0] == ':' && after[1] == ' ' {
-			return h.removePrefix(line[min(len(line), 8)-len(aligned):])
-		}
-	case 'A' <= c && c <= 'Z':
-		t, rest := readTime(line)
-		if !t.isKnown() {
-			return h.removeLogger(line)
-		}
-		h.setTime(t)
-		if '0' <= line[1] && line[1] <= '9' {
-			return line, false // glog's pid and file belong to the text
-		}
-		return h.removeSyslogHost(skipSpace(rest)), true
+	if rest, ok := h.removeTime(line); ok {
+		return rest, len(rest) < len(line)
 	}
-	return h.removeName(line)
-}
-
-// removeSyslogHost removes the host of `node2 kernel: `, which follows a time of
-// syslog.
-func (h *head) removeSyslogHost(line []byte) []byte {
-	host, rest, ok := cut(line[:min(len(line), 200)], ' ')
-	tag, _, also := cut(rest, ' ')
-	if !ok || !also || host == "" || !isName([]byte(host)) || tag == "" || tag[len(tag)-1] != ':' {
-		return line
-	}
-	h.host = host
-	h.addLabel(line[:len(host)])
-	return line[len(host)+1:]
-}
-
-// journalHost matches the host and the tag that journald writes after a time of ISO 8601.
-var journalHost = lazyRegexp(`^ (([\w.-]+) (?:kernel:|[\w.@/-]+\[\d+\]:) .*)`)
-
-// removeName removes `trainer-1  | ` of docker compose, `node1: ` of pdsh, and the host
-// of `node1 kernel: `.
-func (h *head) removeName(line []byte) (rest []byte, more bool) {
-	i, digit := 0, false
-	for i < len(line) && i < 64 && (line[i] >= 'a' && line[i] <= 'z' || line[i] >= '0' && line[i] <= '9' || i > 0 && (line[i] == '-' || line[i] == '.' || line[i] == '_')) {
-		digit = digit || line[i] <= '9' && line[i] >= '0'
-		i++
-	}
-	if i < 2 || i+2 > len(line) || isDuration(line[:i]) {
-		return line, false
-	}
-	name, after := line[:i], line[i:]
-	if bytes.HasPrefix(after, []byte(" kernel: ")) { // of syslog, without its time
-		h.host = plainText(name)
-		h.addLabel(name)
-		return after[1:], false
-	}
-	if number, ok := bytes.CutPrefix(name, []byte("rank")); ok && after[0] == '[' { // of Composer: rank0[4711][MainThread]:
-		n, left := digits(number)
-		if end := bytes.Index(after[:min(len(after), 80)], []byte("]: ")); n >= 0 && len(left) == 0 && end > 0 {
-			h.rank = n
-			h.pid, _ = digits(after[1:])
-			h.pid = max(h.pid, 0)
-			h.addLabel(name)
-			return after[end+3:], true
-		}
-	}
-	if after[0] == ':' && (after[1] == 'p' || after[1] == 'r') {
-		m := psmName().FindSubmatch(after[:min(len(after), 200)])
-		if m == nil {
+	front := line
+	if line[0] == ' ' && h.label == 0 { // srun -l aligns the numbers of tasks
+		front = bytes.TrimLeft(line[:min(len(line), 8)], " ")
+		front = line[min(len(line), 8)-len(front):]
+		if n, after := digits(front); n < 0 || !bytes.HasPrefix(after, []byte(": ")) {
 			return line, false
 		}
-		h.host = plainText(name)
-		if n, _ := digits(m[2]); string(m[1]) == "rank" {
-			h.rank = n
-		} else {
-			h.pid = n
+	}
+	for _, p := range prefixesByByte()[front[0]] {
+		if rest, ok := p.remove(front, h); ok {
+			return rest, len(rest) < len(front)
 		}
-		return line, false
-	}
-	if host, ok := bytes.CutPrefix(name, []byte("slurmstepd-")); ok && after[0] == ':' { // its rows know the program
-		h.host = plainText(host)
-		return line, false
-	}
-	if after[0] == ':' && after[1] == ' ' && digit && !bytes.HasPrefix(name, []byte("mlx")) {
-		h.addLabel(name)
-		h.host = plainText(name)
-		return after[2:], true
-	}
-	bar := bytes.TrimLeft(after, " ")
-	if task, ok := bytes.CutPrefix(bar, []byte("||")); ok { // a container's id, no host
-		h.addLabel(name)
-		return skipSpace(task), true
-	}
-	if len(bar) < len(after) && len(bar) > 0 && bar[0] == '|' {
-		h.addLabel(name)
-		if number, ok := bytes.CutPrefix(name, []byte("rank")); ok && isNumber(number) {
-			h.rank, _ = digits(number)
-		} else if h.host == "" {
-			h.host = plainText(name)
-		}
-		return skipSpace(bar[1:]), true
 	}
 	return line, false
 }
 
-// psmName matches the process that PSM names after the host: `:pid4711.program: `.
-var psmName = lazyRegexp(`^:(pid|rank)(\d{1,9})(?:\.[\w.-]+)?: `)
+// removeTime removes the time at the front of a line, in brackets or not, and what a
+// system's log or containerd puts behind it.
+func (h *head) removeTime(line []byte) (rest []byte, ok bool) {
+	front := line
+	if line[0] == '[' {
+		end := bytes.IndexByte(line[:min(len(line), 200)], ']')
+		if end < 0 {
+			return line, false
+		}
+		front = bytes.TrimLeft(line[1:end], " ")
+		if after := skipSpace(bytes.TrimPrefix(line[end+1:], []byte(":"))); bytes.IndexByte(front, '.') > 0 && len(bytes.Trim(front, ".0123456789")) == 0 { // dmesg
+			return after, true
+		} else if t, left := readTime(front); t.isKnown() && len(left) == 0 {
+			h.setTime(t)
+			return after, true
+		}
+		return line, false
+	}
+	t, rest := readTime(front)
+	switch {
+	case !t.isKnown():
+		return line, false
+	case 'A' <= line[0] && line[0] <= 'Z' && '0' <= line[1] && line[1] <= '9': // glog's pid and file belong to the text
+		rest = line
+	default:
+		if host := systemLog().FindSubmatchIndex(rest); host != nil && (host[4] < 0 || line[0] > '9') {
+			h.set("host", rest[host[2]:host[3]], true)
+			rest = rest[host[3]+1:]
+		} else {
+			rest = removeCRI(skipSpace(bytes.TrimPrefix(rest, []byte(":"))))
+		}
+	}
+	h.setTime(t)
+	return rest, true
+}
+
+// systemLog matches the host and the program that syslog and journald write after a time.
+// The last group is a program that only a time of syslog makes certain.
+var systemLog = lazyRegexp(`^ ([\w.-]+) (?:kernel:|[\w.@/-]+\[\d+\]:|(\S+:)) `)
 
 // isDuration reports whether a name is a number with a unit: 0.512s.
 func isDuration(name []byte) bool {
 	digits := bytes.TrimRight(name, "smhdu")
 	return len(digits) < len(name) && len(bytes.Trim(digits, "0123456789.")) == 0
-}
-
-// readNCCL reads host:pid:tid at the front of NCCL's lines.
-func (h *head) readNCCL(line []byte) {
-	if i := bytes.IndexByte(line[:min(len(line), 128)], ' '); i > 0 {
-		host, tail, ok := cut(line[:i], ':')
-		if !ok || host == "" {
-			return
-		}
-		pid, tail := digits(tail)
-		if pid <= 0 || len(tail) < 2 || tail[0] != ':' {
-			return
-		}
-		if tid, end := digits(tail[1:]); tid > 0 && len(end) == 0 {
-			h.host, h.pid = host, pid
-		}
-	}
 }
 
 // setTime sets the time, unless an outer prefix has one. One collector wrote the

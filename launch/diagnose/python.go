@@ -223,7 +223,7 @@ func (e *exception) saysNothing() bool {
 func (e *exception) text() string {
 	message := ""
 	for _, line := range e.message {
-		if message = strings.TrimSpace(message + " " + strings.TrimSpace(line)); message != "" && !strings.HasSuffix(message, ":") && !strings.HasSuffix(message, ",") {
+		if message = strings.TrimSpace(message + " " + strings.TrimSpace(line)); message != "" && !strings.HasSuffix(message, ":") && !strings.HasSuffix(message, ",") && !strings.HasSuffix(message, "...") {
 			break
 		}
 	}

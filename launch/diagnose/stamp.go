@@ -93,6 +93,9 @@ func (r *timeReader) clock() (h, m, s, nano int) {
 // readTime reads the time that p begins with, in one of the formats of logs,
 // and returns what follows it.
 func readTime(p []byte) (stamp, []byte) {
+	if len(p) == 0 || p[0] < '0' || p[0] > 'Z' { // no time begins so
+		return stamp{}, p
+	}
 	for _, read := range []func(*timeReader) stamp{isoTime, glogTime, syslogTime, usTime} {
 		r := timeReader{p: p}
 		if t := read(&r); !r.failed && t.isKnown() {

@@ -289,50 +289,6 @@ func TestPositions(t *testing.T) {
 	none.Close()
 }
 
-// TestPeer checks which calls of another rank can be read, and that others are not there.
-func TestPeer(t *testing.T) {
-	b := create(t, Options{Ranks: 2})
-	var none *Line
-	for name, p := range map[string]*Peer{
-		"no line": b.Peer(1, none.Place()), "a line beyond the last": b.Peer(1, maxLines+1), "no rank": b.Peer(2, 1), "nil": nil,
-	} {
-		if c, ok := p.Call(1); ok {
-			t.Errorf("%s: %+v", name, c)
-		}
-	}
-	earlier := b.OpenLine(1, Comm{ID: 11, Rank: 1, Size: 2})
-	earlier.Enter(Call{Seq: 50})
-	earlier.Close()
-	line := b.OpenLine(1, Comm{ID: 12, Rank: 1, Size: 2})
-	p := b.Peer(1, line.Place())
-	line.Reopen() // no call to wait for again
-	for n := range uint64(100) {
-		if c, ok := p.Call(n + 1); ok {
-			t.Errorf("call %d before the rank enters it: %+v", n+1, c)
-		}
-		line.Enter(Call{Seq: n + 1, Kind: 3, Waits: WaitsAside, Site: 7, Peer: -1, Tag: -7, Count: 9})
-		line.Leave()
-	}
-	line.Reopen()
-	if at := b.Positions(1, 1)[0]; !at.Open() || at.Done != at.Entered-1 {
-		t.Errorf("opened again: %+v", at)
-	}
-	for n, want := range map[uint64]bool{0: false, 1: false, 38: true, 100: true, 101: false} {
-		c, ok := p.Call(n)
-		if ok != want || ok && c != (Call{Seq: n, Kind: 3, Waits: WaitsAside, Site: 7, Peer: -1, Tag: -7, Count: 9}) {
-			t.Errorf("call %d: %+v, %v", n, c, ok)
-		}
-	}
-	line.Close()
-	if _, ok := p.Call(100); !ok {
-		t.Error("the last call of a closed line is gone")
-	}
-	b.OpenLine(1, Comm{ID: 13, Rank: 1, Size: 2})
-	if c, ok := p.Call(100); ok {
-		t.Errorf("the line is another communicator's: %+v", c)
-	}
-}
-
 func TestLinesAndSitesAreBounded(t *testing.T) {
 	b := create(t, Options{Ranks: 1})
 	for i := range maxLines {

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/gorun/gorun/worker/collective"
@@ -197,13 +196,6 @@ func TestSplit(t *testing.T) {
 		if none, err := g.Split(ctx, -1, 0); none != nil || err != nil {
 			t.Errorf("a negative color: %v, %v", none, err)
 		}
-		again, err := g.Split(ctx, r/3, -r)
-		if err != nil {
-			return err
-		}
-		if again.ID() == row.ID() || row.ID() == column.ID() {
-			t.Errorf("rank %d: communicators %x, %x and %x", r, row.ID(), column.ID(), again.ID())
-		}
 		alone, err := g.Split(ctx, r, 0)
 		if err != nil {
 			return err
@@ -244,50 +236,4 @@ func TestHangErrorWhenNoRankIsMissing(t *testing.T) {
 	if err.Error() != context.DeadlineExceeded.Error() {
 		t.Error(err)
 	}
-}
-
-// slowEngine is an engine whose Do lets go of its buffers some time after Break.
-type slowEngine struct {
-	collective.Engine
-	begun, broken, release chan struct{}
-	left                   bool // Do has returned
-	closedEarly            bool // Close came before that
-}
-
-func (e *slowEngine) Do(context.Context, *collective.Work) error {
-	close(e.begun)
-	<-e.broken
-	<-e.release
-	e.left = true
-	return errors.New("broken")
-}
-
-func (e *slowEngine) Break(error) { close(e.broken) }
-
-func (e *slowEngine) Close() error {
-	e.closedEarly = !e.left
-	return nil
-}
-
-// TestCloseWaitsForACall closes a group while another goroutine is in a collective, which
-// does not end at once.
-func TestCloseWaitsForACall(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		e := &slowEngine{begun: make(chan struct{}), broken: make(chan struct{}), release: make(chan struct{})}
-		g := collective.New(e, 0, 2, collective.Options{})
-		done := make(chan error)
-		go func() { done <- g.Do(t.Context(), collective.Barrier()) }()
-		<-e.begun
-		closed := make(chan error)
-		go func() { closed <- g.Close() }()
-		<-e.broken
-		synctest.Wait() // Close does all that it can before the call has ended
-		close(e.release)
-		if err := <-done; err == nil {
-			t.Error("the call has no error")
-		}
-		if err := <-closed; err == nil || !strings.Contains(err.Error(), "wait for every Request") || e.closedEarly {
-			t.Errorf("closed early: %v, %v", e.closedEarly, err)
-		}
-	})
 }
