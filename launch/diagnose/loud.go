@@ -71,7 +71,7 @@ func wordings() [][]string {
 		progressWords: {`\b(?:steps?|epochs?|iter(?:ation)?s?|loss|batch(?:es)?|samples|tokens|eval\w*|sav(?:ed|ing)|checkpoint\w*|INFO|DEBUG)\b`, `\bit/s\b`, `\bs/it\b`, ` HTTP/\d`},
 		endWords:      {`\b(?:clean(?:ing|ed)?[ -]?up|shut(?:ting)? ?down|tear(?:ing)? ?down|unload(?:ing|ed)|terminating|stopping|exiting)\b`},
 		rankWords:     {`\brank[ =:#]{0,2}(\d{1,6})\b`, `\bpe=0(\d{1,6})\b`, `\bproc[ =:#](\d{1,6})\b`, `\bprocessor (\d{1,6}) exiting\b`, `\[(\d{1,6})\] is setting up NCCL communicator`},
-		hostWords:     {`\b(?:on|from|at) (?:host|node|broker):? ([\w.-]*\w)`, `\b(?:slot|glidein)\w*@([\w.-]*\w)`},
+		hostWords:     {`\b(?:on|from|at) (?:host|node|broker):? ([\w.-]*\w)`, `\b(?:slot|glidein)\w*@([\w.-]*\w)`, `\bon pe \d+ \(([\w.-]*\w)\)`},
 		hintWords:     {`fail(?:ed|ure|s|ing)?\b|errors?\b|exceptions?\b|\b(?:invalid|unsupported|insufficient|corrupt(?:ed)?|mismatch(?:ed)?|unable|cannot|aborting|aborted|giving up|exiting|exceeded|expired|denied|refused|unexpected|illegal|timed out|timeout|crash(?:ed)?|killed|missing|incompatible|exploded|diverged)\b`, `\b(?:can't|couldn't|could not|too (?:many|few|large|small|long|old)|not enough|out of memory|disk full|no (?:such|usable|free|cuda|gpus?|devices?|module|space|permission)|stopping (?:the )?\w+|must (?:be|have|match|not)|expected .* (?:but|got|found)|(?:is|are|was|were) (?:not|no)\b|not (?:found|supported|available|divisible|compatible|allowed|installed|valid|implemented|permitted|defined|recogni[sz]ed))`, `错误|失败|异常`},
 	}
 }
@@ -271,6 +271,9 @@ func (s *Scanner) continueText(l *line) (ofStack bool) {
 	}
 	if distance < 4 && len(e.text)+len(text) < maxText {
 		e.text += " " + text
+		if e.kind == Fatal { // the reason names who failed
+			s.matcher.wordings.nameOrigin(e, l.raw)
+		}
 		if strings.HasSuffix(text, ":") {
 			s.unfinished = unfinished{event: e, from: l.number - distance}
 		}

@@ -107,7 +107,7 @@ func everydayRows() []Row {
 			Cause: "Slurm cannot give the job or step what it asks for", Fix: ask, Seen: "Slurm", Source: "salloc, srun",
 		},
 		{
-			Key: rowScheduling, Checks: ids("X-RESOURCES"), Kind: CatchableClue, Pattern: `exceeded quota: |Node didn't have enough resource: |FailedScheduling .*(?:Insufficient|didn't match|untolerated taint)|\d+ Insufficient (?:nvidia\.com/gpu|cpu|memory)|No available node types can fulfill resource request|cannot be scheduled right now|have taken more than \d+s to be scheduled|node has no GPU available|does not allocate any GPUs`,
+			Key: rowScheduling, Checks: ids("X-RESOURCES"), Kind: CatchableClue, Pattern: `tasks in gang unschedulable|exceeded quota: |Node didn't have enough resource: |FailedScheduling .*(?:Insufficient|didn't match|untolerated taint)|\d+ Insufficient (?:nvidia\.com/gpu|cpu|memory)|No available node types can fulfill resource request|cannot be scheduled right now|have taken more than \d+s to be scheduled|node has no GPU available|does not allocate any GPUs`,
 			Cause: "the cluster has no free node with what the job asks for", Fix: "ask for less, or wait until nodes are free: kubectl describe pod, ray status", Seen: "Kubernetes, Ray", Source: "kube-scheduler, ray",
 		},
 		{
@@ -145,6 +145,14 @@ func everydayRows() []Row {
 		{
 			Key: "u13", Checks: ids("N05"), Kind: Clue, Pattern: `WARN: Function: \w+ Line: \d+: NET/OFI `,
 			Cause: "NCCL's plugin for EFA could not use the adapter", Fix: "fi_info -p efa on that node must show it; update the EFA installer, libfabric and aws-ofi-nccl together, and give containers /dev/infiniband and unlimited locked memory", Seen: "aws-ofi-nccl", Source: "nccl_ofi_net.c",
+		},
+		{
+			Key: "u14", Checks: ids("X-MPI"), Kind: Clue, Pattern: `^(?:\[[^\]]*\] )?Read -1, expected \d+, errno = \d+`,
+			Cause: "a process could not read the memory of another one of its node, as MPI does for large messages", Fix: "sysctl kernel.yama.ptrace_scope=0 on that node, or in a container --cap-add SYS_PTRACE; without it OMPI_MCA_btl_vader_single_copy_mechanism=none (btl_sm_ in Open MPI 5); memory of a GPU needs an Open MPI that knows it", Seen: "Open MPI", Source: "btl_sm_get.c",
+		},
+		{
+			Key: "u15", Checks: ids("X-HOSTOOM", "L07"), Kind: Warning, Pattern: `Exceeded (?:job|step) memory limit at some point`,
+			Cause: "Slurm saw the memory of the job or step at its limit: pages of files count, too", Fix: "where the job was killed, ask for more memory (--mem) or use less", Seen: "Slurm", Source: "task/cgroup",
 		},
 		{
 			Key: "w27", Checks: ids("X-CONNECT"), Kind: Catchable, Pattern: `(?:Unable to connect to GCS at|Failed to connect to GCS at address) (?P<peer>[\w.:-]*\w)`,

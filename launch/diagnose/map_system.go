@@ -46,7 +46,7 @@ func systemRows() []Row {
 			Cause: "the worker could not start a thread: the limit of processes was reached", Fix: threads, Seen: "OS", Source: "pthread_create(3)",
 		},
 		{
-			Key: "x23", Checks: ids("X-SEGV", "L01"), Kind: Primary, Pattern: `Caught signal (?:number )?7 (?:\(Bus error|BUS)|Signal: Bus error|Fatal Python error: Bus error|SIGBUS|^Bus error(?: \(|$)`,
+			Key: "x23", Checks: ids("X-SEGV", "L01"), Kind: Primary, Pattern: `Caught signal (?:number )?7 (?:\(Bus error|BUS)|Signal: Bus error|Fatal Python error: Bus error|SIGBUS|^Bus error(?: \(|$)|srun: error: (?P<host>[^\s:]+): tasks? (?P<rank>\d+)\b.*: Bus error`,
 			Cause: "the worker was killed by a bus error, most often because /dev/shm is full", Fix: shm, Seen: "OS", Source: "section 6.5",
 		},
 		{
@@ -62,7 +62,7 @@ func systemRows() []Row {
 			Cause: "the kernel killed a process because memory was used up", Fix: host, Seen: "kernel", Source: "section 5",
 		},
 		{
-			Key: "x26", Checks: ids("X-HOSTOOM", "L07"), Kind: Root, Pattern: `OOMKilled\s+pod/(?P<host>\S+)|The replica (?P<host2>[\w-]+) ran out-of-memory|Lost executor \d+ on (?P<host3>[^\s:]+): Container killed by YARN for exceeding|(?:Error from \S*@(?P<host4>[\w.-]+): )?Job has gone over memory limit|exceeded job hard limit "(?:h_vmem|h_rss|s_vmem)"|put on hold .{0,60}due to memory usage|Container killed by YARN for exceeding|Exit Message: "OOM Killed"|\bOOMKilled\b|srun: error: .*: Out Of Memory|oom[-_]kill event|Exceeded (?:job|step) memory limit|TERM_MEMLIMIT|job killed: (?:mem|vmem|pmem)\b|DataLoader worker.* killed by signal: Killed`,
+			Key: "x26", Checks: ids("X-HOSTOOM", "L07"), Kind: Root, Pattern: `OOMKilled\s+pod/(?P<host>\S+)|The replica (?P<host2>[\w-]+) ran out-of-memory|Lost executor \d+ on (?P<host3>[^\s:]+): Container killed by YARN for exceeding|(?:Error from \S*@(?P<host4>[\w.-]+): )?Job has gone over memory limit|exceeded job hard limit "(?:h_vmem|h_rss|s_vmem)"|put on hold .{0,60}due to memory usage|Container killed by YARN for exceeding|Exit Message: "OOM Killed"|\bOOMKilled\b|srun: error: .*: Out Of Memory|oom[-_]kill event|Exceeded (?:job|step) memory limit(?:$|[^ ]| [^a])|[Jj]ob \d+ exceeded memory limit|TERM_MEMLIMIT|job killed: (?:mem|vmem|pmem)\b|DataLoader worker.* killed by signal: Killed`,
 			Cause: "a process was killed because the memory of its container or job was used up", Fix: host, Seen: "Slurm, Kubernetes", Source: "section 5",
 		},
 		{
