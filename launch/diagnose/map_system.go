@@ -86,7 +86,7 @@ func systemRows() []Row {
 			Cause: "the node's limit of namespaces is used up or 0, so that no container starts; no disk is full", Fix: "on that node: sysctl user.max_user_namespaces (and user.max_mnt_namespaces and the others) must be above 0 and above the number in use; set it in /etc/sysctl.d", Seen: "enroot, Apptainer, Podman", Source: "namespaces(7)",
 		},
 		{
-			Key: "r02", Checks: ids("X-LIMIT"), Kind: Catchable, Pattern: `\b(?:inotify\w*|fsnotify|(?:shm|sem|msg)get|semaphores?)\b.{0,120}No space left on device|System limit for number of file watchers reached`,
+			Key: "r02", Checks: ids("X-LIMIT"), Kind: Catchable, Pattern: `\b(?:inotify\w*|fsnotify|(?:shm|sem|msg)get|semaphores?)\b.{0,120}No space left on device|System limit for number of file watchers reached|inotify (?:watch(?:es)?|instances?) limit (?:was |is |has been )?reached`,
 			Cause: "a limit of the kernel is reached: watches of files, or segments and semaphores of System V; no disk is full", Fix: "on that node: sysctl fs.inotify.max_user_watches=1048576 fs.inotify.max_user_instances=8192; ipcs -l shows the limits of System V, ipcrm removes what old processes left", Seen: "OS", Source: "inotify(7), shmget(2), semget(2)",
 		},
 		{

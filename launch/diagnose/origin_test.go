@@ -86,3 +86,14 @@ func TestExceptionNamesTheRankOfItsProcess(t *testing.T) {
 		})
 	}
 }
+
+// TestMessageOfGRPCIsNoLaterOutput shows that the fields of an error of gRPC are no sign
+// that the program went on.
+func TestMessageOfGRPCIsNoLaterOutput(t *testing.T) {
+	const log = "Traceback (most recent call last):\n  File \"/w/a.py\", line 8, in <module>\n" +
+		"grpc._channel._InactiveRpcError: <_InactiveRpcError of RPC that terminated with:\n\tstatus = StatusCode.UNAVAILABLE\n" +
+		"\tdetails = \"failed to connect to all addresses; last error: UNKNOWN: ipv4:10.1.2.3:2379: Connection refused\"\n>\n"
+	if found := scan(t, "job.log", log); len(found) != 1 || found[0].ID != "X-CONNECT" || found[0].Doubtful || found[0].Peer != "10.1.2.3:2379" {
+		t.Errorf("got %+v", found)
+	}
+}

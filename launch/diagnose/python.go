@@ -200,7 +200,7 @@ func (e *exception) laterLines() int {
 		n++
 	}
 	for _, line := range e.message[min(1, len(e.message)):] {
-		if line[0] != ' ' {
+		if line[0] != ' ' && line[0] != '\t' && line != ">" { // which ends an error of gRPC
 			n++
 		}
 	}
