@@ -56,6 +56,7 @@ func wordings() [][]string {
 		},
 		goesOnWords: {`\b(?:retry|retrying|retries|retried|reconnect\w*|ignor(?:ed|ing)|non-?fatal|harmless|skipp(?:ed|ing)|fall(?:ing)? ?back|continu(?:e|es|ing)|attempt \d+|tolerated|recover(?:ed|ing)|using (?:the |a )?default|defaulting to)\b`, `(?:^|[^:\w])optional\b`},
 		giveUpWords: {
+			`\bderived errors ignored\b`,
 			`\b(?:giving up|gave up|bailing out|exhausted)\b|\btoo many (?:re)?(?:tries|\w*attempts|failures|restarts)\b|\b(?:retries|retry|attempts?|tries)\b.{0,20}\b(?:exceeded|reached)\b|\bexceeded\b.{0,20}\b(?:retries|retry|attempts|tries)\b|\bafter (?:\d+|all|several|multiple|max\w*) (?:re)?(?:tries|attempts)\b`,
 			`\bg(?:ives?|iven|ave) up\b|\b(?:max(?:imum)?|no more|out of|all) (?:\w+ ){0,3}(?:retr(?:y|ies)|attempts?|restarts?|reconnects?)\b`,
 			`\b(?:cannot|can not|can't|unable to|could not|couldn't|failed to|not|never) (?:be )?(?:\w+ )?(?:continu|recover|retr[yi]|reconnect|ignor|skip|fall)|\byou (?:can|may|must|should|could) (?:\w+ )?(?:continu|retr[yi]|resum)`,
@@ -64,7 +65,7 @@ func wordings() [][]string {
 			` NCCL (?:INFO|WARN|TRACE) `, `torch/distributed/\S+\.py:\d+\]|torch\.distributed\.elastic\.\S+:|torch\.distributed\.(?:run|launch)|ChildFailedError|\[launch\.py:|sigkill_handler`, `^(?:srun|slurmstepd(?:-[\w.-]+)?|salloc|sbatch)(?:: error)?: (?:\S+: tasks? |\*\*\*|Terminating|Force )`,
 			`(?:^|[\s\[|<(:"=])(?:WARN(?:ING)?|INFO|DEBUG|NOTICE)(?:[\]:|>)",/ ]|$)`,
 			`^\S+ FAILED$`, `^Permission denied, please try again`, `PETSC ERROR: (?:-{5}|$|#\d+ |\w+\(\) line \d+ in |Try option|or see |or try |configure using|to get more|See https|Configure options|Petsc Release|Run with|\S+ on a |No error traceback|likely location|Note: )`,
-			`unable to register cu\w+ factory|oneDNN custom operations|Error in atexit\._run|Exception ignored in|^ptrace: `, `\b(?:py-spy|pstack|gstack|strace|cuda-gdb): (?:command )?not found`,
+			`unable to register cu\w+ factory|oneDNN custom operations|Error in atexit\._run|Exception ignored in|^ptrace: `, `\b\d+ (?:successful operations|derived errors ignored)\.|\bHint: If you want to see a list of allocated|Recent warning and error logs:|\[\[\{\{node `, `\b(?:py-spy|pstack|gstack|strace|cuda-gdb): (?:command )?not found`,
 		},
 		metricWords:   {`(?:\b|_)errors?[ :=]+[-+]?[\d.]+(?:e-?\d+)?%?(?:[ ,;)]|$)`},
 		failWords:     {`\bfail(?:ed|ure|s)?\b`, `\binternal errors?\b`},

@@ -63,7 +63,7 @@ func everydayRows() []Row {
 			Cause: "a library is of another version than the program was built for", Fix: library, Seen: "ld.so", Source: "ld.so(8)",
 		},
 		{
-			Key: "w03", Checks: ids("X-CUDAOOM"), Kind: Catchable, Pattern: `RESOURCE_EXHAUSTED: .*(?:out of memory|allocat)|OOM when allocating tensor|HIP out of memory`,
+			Key: "w03", Checks: ids("X-CUDAOOM"), Kind: Catchable, Pattern: `(?:RESOURCE_EXHAUSTED|Resource exhausted): .*(?:[Oo]ut of memory|[Aa]llocat|Attempting to reserve)|OOM when allocating tensor|HIP out of memory`,
 			Cause: "the worker ran out of GPU memory", Fix: memory, Seen: "JAX, TensorFlow, ROCm", Source: "bfc_allocator.cc",
 		},
 		{
