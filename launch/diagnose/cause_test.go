@@ -161,8 +161,6 @@ func TestEndWithoutStderr(t *testing.T) {
 	for _, c := range []struct{ name, log, row string }{
 		{"gorun's report", fmt.Sprintf(fields, "", "") + node + last, rowNoStderr},
 		{"gorun's report with stderr", fmt.Sprintf(fields, "", "") + node + words + last, rowLastLine},
-		{"an older gorun's report", fmt.Sprintf(fields, node, "") + last, rowNoStderr},
-		{"... with stderr", fmt.Sprintf(fields, node, words) + last, rowLastLine},
 		{"torchrun's report", fmt.Sprintf(fields, "", "") + "next job\n", rowNoReason},
 	} {
 		if found := scan(t, "job.log", c.log); len(found) != 1 || found[0].Row != c.row || found[0].blamed() != "rank 3 on node2" {

@@ -108,7 +108,6 @@ func (s *Scanner) combine(all []*hypothesis) []*event {
 		timeout.promoteFirst(of.causes)
 	}
 	add(timeout, true)
-	add(s.job.sharedGPU, hasNoCause)
 	add(s.twiceEvent(), hasNoCause)
 	for _, e := range s.endEvents() {
 		add(e, !of.explain(e))

@@ -14,15 +14,13 @@ const maxEntries = 1 << 16
 
 // job holds what the lines say about the job.
 type job struct {
-	world     int // number of ranks, the largest that a line names; 0: unknown
-	writers   writers
-	pids      map[process]membership
-	hosts     map[int]string      // by rank; findHosts fills it
-	byPID     map[int]int         // ranks by pids that only one host has; findHosts fills it
-	inits     map[initKey]lineRef // ranks that began to initialise a communicator: the line
-	buses     map[busKey]int      // the rank that uses a GPU
-	sharedGPU *event              // two ranks on one GPU, as NCCL's lines say
-	nccl      ncclLines
+	world   int // number of ranks, the largest that a line names; 0: unknown
+	writers writers
+	pids    map[process]membership
+	hosts   map[int]string      // by rank; findHosts fills it
+	byPID   map[int]int         // ranks by pids that only one host has; findHosts fills it
+	inits   map[initKey]lineRef // ranks that began to initialise a communicator: the line
+	nccl    ncclLines
 	watchdogs
 	endings
 	facts    map[Fact]bool
@@ -73,7 +71,7 @@ type ncclLines struct {
 func newJob() job {
 	return job{
 		facts: map[Fact]bool{}, writers: writers{map[int]struct{}{}, map[int]struct{}{}, map[string]struct{}{}, announcements{ranks: map[int]*announcement{}}},
-		pids: map[process]membership{}, inits: map[initKey]lineRef{}, buses: map[busKey]int{},
+		pids: map[process]membership{}, inits: map[initKey]lineRef{},
 		nccl: ncclLines{versions: map[string]string{}, addresses: map[string]string{}}, watchdogs: watchdogs{timeouts: map[int]collectiveTimeout{}, stopped: map[int]struct{}{}}, overcome: outcomes{}, endings: endings{exited: map[int]*event{}, taskHosts: map[int]string{}, wentWell: map[int]bool{}},
 	}
 }
@@ -93,8 +91,6 @@ type initKey struct {
 	comm string
 	rank int
 }
-
-type busKey struct{ comm, host, bus string }
 
 // lineRef names a line of the logs.
 type lineRef struct {
@@ -155,7 +151,7 @@ func jobLines() []jobLine {
 		{pattern: podStarted, read: (*Scanner).readPodStarted},
 		{pattern: `(?i)received sigterm|bypassing sigterm|received signal 15|received 15 death signal|\]: terminated`, read: (*Scanner).readStopping},
 		{pattern: `ray::\S+\(\) \(pid=(?P<pid>\d+)(?:, ip=(?P<host>[^\s,)]+))?`, read: (*Scanner).readRayTask},
-		{pattern: `comm 0x[0-9a-fA-F]+ rank (?P<rank>\d+) n[rR]anks (?P<size>\d+)(?:.* busId (?P<bus>\w+))?(?:.* commId (?P<comm>0x\w+))?.* - (?:Init )?(?P<state>START|COMPLETE|Init COMPLETE)`, read: (*Scanner).readInit},
+		{pattern: `comm 0x[0-9a-fA-F]+ rank (?P<rank>\d+) n[rR]anks (?P<size>\d+)(?:.* commId (?P<comm>0x\w+))?.* - (?:Init )?(?P<state>START|COMPLETE|Init COMPLETE)`, read: (*Scanner).readInit},
 		{pattern: `Bootstrap ?: Using (?:\[\d+\])?[\w.@-]+:(?P<address>[0-9a-fA-F.:]+)(?:%\w+)?<`, read: (*Scanner).readAddress},
 		{pattern: `(?i)NCCL_NET set by environment to ib|NCCL_NET=ib|network ib not found|using network ib`, read: func(s *Scanner, _ *line, _ *fields) { s.job.facts[AskedInfiniBand] = true }},
 		{pattern: `NCCL version (?P<version>\d+\.\d+\.\d+)\+`, read: (*Scanner).readVersion},
@@ -194,25 +190,6 @@ func (s *Scanner) readInit(l *line, f *fields) {
 		delete(j.inits, key)
 	} else if len(j.inits) < maxEntries {
 		j.inits[key] = l.ref()
-	}
-	s.recordGPU(l, busKey{key.comm, l.host, f.text("bus")}, rank)
-}
-
-// recordGPU records the rank that uses a GPU, and finds two ranks of one
-// communicator on one GPU.
-func (s *Scanner) recordGPU(l *line, key busKey, rank int) {
-	if key.bus == "" || key.host == "" {
-		return
-	}
-	other, known := s.job.buses[key]
-	switch {
-	case !known && len(s.job.buses) < maxEntries:
-		s.job.buses[key] = rank
-	case known && other != rank && s.job.sharedGPU == nil:
-		e := s.newEvent(s.matcher.byKey[rowSharedGPU], l)
-		e.kind, e.derived = Clue, true
-		e.named = []int{min(other, rank), max(other, rank)}
-		s.job.sharedGPU = e
 	}
 }
 

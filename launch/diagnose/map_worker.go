@@ -5,7 +5,6 @@ const (
 	rowException         = "x40" // a traceback
 	rowDesync            = "x42" // watchdogs in different collectives
 	rowDataset           = "x27" // an exception of the dataset
-	rowSharedGPU         = "46"  // two ranks on one GPU
 	rowTimeout           = "74"  // a time-out that a watchdog reports
 	rowMissing           = "x43" // ranks that never joined
 	rowAllWait           = "x44" // all ranks in one collective

@@ -107,7 +107,7 @@ func (s *Scanner) overcome(l *line) {
 	s.job.overcome[l.stream.log] = l.number
 	s.job.failed = false
 	s.job.ends = nil
-	s.job.firstTimeout, s.job.sharedGPU = nil, nil
+	s.job.firstTimeout = nil
 	clear(s.job.timeouts)
 	clear(s.job.stopped)
 	s.job.folded = 0

@@ -19,7 +19,6 @@ type report struct {
 	inQuote   bool  // in a field that quotes the worker's own lines
 	inStderr  bool  // in the field of the worker's last lines on standard error
 	isBelow   bool  // below torchrun's part, where gorun adds fields about the root cause
-	isNarrow  bool  // quoted lines are indented by two blanks, not four
 }
 
 // readElastic reads the start of a report of torchrun's agent.
@@ -45,7 +44,7 @@ func (r *report) readLine(s *Scanner, l *line) {
 		return
 	}
 	isBar := bytes.HasPrefix(l.raw, []byte("====="))
-	if isBar && r.isRoot && !r.isBelow && !r.ofGorun { // older versions of gorun added their fields above the bar
+	if isBar && r.isRoot && !r.isBelow {
 		r.isBelow, r.inQuote, r.inStderr = true, false, false
 		return
 	}
@@ -105,8 +104,7 @@ func (r *report) readLine(s *Scanner, l *line) {
 }
 
 // dedent removes what a report puts before a worker's own lines: torchrun puts two
-// blanks, gorun four. Older versions of gorun put two. The two blanks of a frame
-// in a traceback show which one it is.
+// blanks, gorun four.
 func (r *report) dedent(line string) string {
 	if !r.isOpen || !r.inQuote {
 		return line
@@ -114,11 +112,8 @@ func (r *report) dedent(line string) string {
 	if at := reportTail().FindStringIndex(line); at != nil {
 		return line[at[1]:]
 	}
-	rest, ok := strings.CutPrefix(line, "    ")
-	field := strings.TrimSpace(line) == "" || reportField().MatchString(line)
-	r.isNarrow = r.isNarrow || !ok && !field || strings.HasPrefix(rest, string(frameStart))
-	if ok && r.ofGorun && !r.isNarrow {
-		return rest
+	if r.ofGorun {
+		line = strings.TrimPrefix(line, "  ")
 	}
 	return strings.TrimPrefix(line, "  ")
 }

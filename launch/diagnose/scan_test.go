@@ -131,7 +131,7 @@ func TestMemoryIsBounded(t *testing.T) {
 		for what, n := range map[string][2]int{
 			"groups": {len(s.groups), maxGroups}, "events": {events, keptEvents}, "streams": {len(s.tracebacks), maxTracked}, "waiting": {len(s.followed), maxWaiting},
 			"ends": {len(j.ends), maxTracked}, "ranks": {len(j.writers.ranks), maxEntries}, "pids": {len(j.pids), maxEntries}, "inits": {len(j.inits), maxEntries},
-			"buses": {len(j.buses), maxEntries}, "watch": {len(j.timeouts), maxEntries}, "versions": {len(j.nccl.versions), maxTracked},
+			"watch": {len(j.timeouts), maxEntries}, "versions": {len(j.nccl.versions), maxTracked},
 			"lines that were read twice": {int(j.reread - 2*s.number), maxReread + maxTracked}, "hosts of tasks": {len(j.taskHosts), maxTasks},
 		} {
 			if n[0] > n[1]+1 {
