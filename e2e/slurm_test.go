@@ -399,10 +399,11 @@ func slurmOwnScript(s *slurm) {
 	b := &batch{s: s, out: filepath.Join(s.dir, "own.out")}
 	b.id = s.output("sbatch", "--parsable", "-o", b.out, file)
 	b.prints("restarts:", 2)
-	// As sbatch --signal does before the time limit. For an instant after its tasks have
-	// begun, a step of Slurm is not running yet and cannot be sent a signal.
-	eventually(s, longWait, "a step that takes a signal", func() bool {
-		return s.command("scancel", "-s", "TERM", b.id+".0").Run() == nil
+	// As sbatch --signal does before the time limit. A node whose step is not running yet,
+	// for an instant after its task has begun, makes scancel fail, though other nodes have
+	// the signal by then.
+	eventually(s, longWait, "the step takes a signal", func() bool {
+		return s.show(b.id)["Restarts"] == "1" || s.command("scancel", "-s", "TERM", b.id+".0").Run() == nil
 	})
 	got := b.ends(2*longWait, "COMPLETED", "0:0")
 	if got["JobName"] != "own" || got["NumNodes"] != "2" || got["Restarts"] != "1" {
