@@ -138,6 +138,7 @@ func jobLines() []jobLine {
 	return append(all, []jobLine{
 		{pattern: endCodes, read: (*Scanner).readEndCode},
 		{pattern: `^node (?P<host>\S+) exiting (?:improperly|without calling)`, read: (*Scanner).readEndHost},
+		{pattern: `\*\*\* reported by process \[\d+,(?P<rank>\d{1,6})\]`, read: (*Scanner).readReporter},
 		{pattern: exitCode, read: (*Scanner).readExitCode},
 		{pattern: exitSignal, read: (*Scanner).readSignal},
 		{pattern: `(?i)was not called before program exit|has not been destroyed before `, read: (*Scanner).readExit},

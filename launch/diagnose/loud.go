@@ -54,7 +54,7 @@ func wordings() [][]string {
 			`\b(?:workers?|process(?:es)?|children|actors?) (?:is|are|was|were) (?:no longer|not) alive\b|\b(?:check|inspect|see|read) (?:\w+ ){1,3}(?:above|previous|earlier)\b`,
 			`\bsee (?:the )?(?:root cause|above|other|stack|traceback|logs?|output)|(?:exception|error) (?:occurred )?in a (?:background |sub)?process|check the (?:earlier|previous) (?:errors?|logs?)|exit(?:ed)? (?:status|code)|return code|see stack trace|^ray\.exceptions\.RayTaskError\(|^exiting|core dumped|^(?:Fatal Python error: )?Aborted|\btrial task failed\b|Error processing event\.$|ExecuteUserScriptError|was aborted\. please check|^\W*(?:abort|aborting|exiting|quitting|terminating|stopping)(?: \w+)?\W*$`,
 		},
-		goesOnWords: {`\b(?:retry|retrying|retries|retried|reconnect\w*|ignor(?:ed|ing)|non-?fatal|harmless|skipp(?:ed|ing)|fall(?:ing)? ?back|continu(?:e|es|ing)|attempt \d+|tolerated|recover(?:ed|ing)|using (?:the |a )?default|defaulting to)\b`, `(?:^|[^:\w])optional\b`},
+		goesOnWords: {`\b(?:retry|retrying|retries|retried|reconnect\w*|ignor(?:ed|ing)|non-?fatal|harmless|skipp(?:ed|ing)|fall(?:ing)? ?back|continu(?:e|es|ing)|attempt \d+|tolerated|recover(?:ed|ing)|using (?:the |a )?default|defaulting to|backing off)\b`, `(?:^|[^:\w])optional\b`},
 		giveUpWords: {
 			`\bderived errors ignored\b`,
 			`\b(?:giving up|gave up|bailing out|exhausted)\b|\btoo many (?:re)?(?:tries|\w*attempts|failures|restarts)\b|\b(?:retries|retry|attempts?|tries)\b.{0,20}\b(?:exceeded|reached)\b|\bexceeded\b.{0,20}\b(?:retries|retry|attempts|tries)\b|\bafter (?:\d+|all|several|multiple|max\w*) (?:re)?(?:tries|attempts)\b`,

@@ -19,7 +19,7 @@ func everydayRows() []Row {
 			Cause: "not all tasks came to the barrier in time", Fix: "the tasks that are listed did not come: read their logs, and check that they reach the coordinator's address", Seen: "JAX", Source: "coordination_service.cc",
 		},
 		{
-			Key: rowMPI, Quote: "MPI_ERR_", Checks: ids("X-MPI"), Kind: Clue, Pattern: `(?:MPICH ERROR \[Rank (?P<rank2>\d+)\] .*\[(?P<host>[\w.-]+)\] - .*)?(?:\(rank (?P<rank>\d+) in comm \d+\): )?Fatal error in (?:internal_|P?MPI_?)\w+: |\*\*\* MPI_ERR_\w+: |\(rank (?P<rank3>\d+) in comm \d+\): [^a]|\*\*\* An error occurred in MPI_\w+|MPI_INIT failed for some reason`,
+			Key: rowMPI, Quote: "MPI_ERR_", Checks: ids("X-MPI"), Kind: Clue, Pattern: `(?:MPICH ERROR \[Rank (?P<rank2>\d+)\] .*\[(?P<host>[\w.-]+)\] - .*)?(?:\(rank (?P<rank>\d+) in comm \d+\): )?Fatal error in (?:internal_|P?MPI_?)\w+:(?: |$)|\*\*\* MPI_ERR_\w+: |\(rank (?P<rank3>\d+) in comm \d+\): [^a]|\*\*\* An error occurred in MPI_\w+|MPI_INIT failed for some reason`,
 			Cause: "a call of MPI failed", Fix: "the lines below it say which argument or transport: compare counts and types of sender and receiver, and look for an earlier error of another rank", Seen: "Open MPI, MPICH", Source: "MPI_Error_string(3)",
 		},
 		{

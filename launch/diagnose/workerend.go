@@ -102,6 +102,13 @@ func (s *Scanner) readEnd(l *line, f *fields) {
 	s.addEnd(end)
 }
 
+// readReporter reads the line in which Open MPI names the rank whose error it reports.
+func (s *Scanner) readReporter(l *line, f *fields) {
+	if e := s.lastEvent; e != nil && e.row.Key == rowMPI && e.stream == l.stream && l.number-e.number < 3 && e.rank < 0 {
+		e.rank = f.number("rank")
+	}
+}
+
 // readEndHost reads the host of the worker that the line before it names: of Open MPI 1.
 func (s *Scanner) readEndHost(l *line, f *fields) {
 	if e := s.job.ending; e != nil {
