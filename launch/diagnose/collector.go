@@ -49,28 +49,19 @@ func (s *Scanner) podPrefix(p []byte) int {
 	if first < 4 {
 		return 0
 	}
-	for n := first; n > 0; {
-		if s.pods[string(front[:n])] {
+	name := innerName(front[:first])
+	isNew := isName(name) && bytes.IndexByte(name, '-') > 0 && bytes.ContainsAny(name, "0123456789")
+	for n, words := first, 1; words < 4 && (isNew || len(s.pods) > 0); words++ {
+		if s.pods[string(front[:n])] || isNew && words < 3 && s.learnPod(p, n) {
 			return n
 		}
 		next := bytes.IndexByte(front[n:], ' ') + 1
-		if next == 0 || n > 40 || len(s.pods) == 0 {
+		isNew = isNew && front[0] != '[' && isName(bytes.TrimSuffix(front[n:n+next], []byte{' '}))
+		if n += next; next == 0 {
 			break
 		}
-		n += next
 	}
-	name := innerName(front[:first])
-	if !isName(name) || bytes.IndexByte(name, '-') < 1 || !bytes.ContainsAny(name, "0123456789") {
-		return 0
-	}
-	if n := s.learnPod(p, first); n > 0 {
-		return n
-	}
-	container, _, ok := bytes.Cut(front[first:], []byte{' '})
-	if !ok || front[0] == '[' || len(container) == 0 || !isName(container) {
-		return 0
-	}
-	return s.learnPod(p, first+len(container)+1)
+	return 0
 }
 
 // innerName returns the name in `[pod] `, `[kubeflow][pod] `, `pod: ` or `pod `.
@@ -92,19 +83,15 @@ func (s *Scanner) learnPair(a, b string) bool {
 	return true
 }
 
-// learnPod returns n if the n bytes at the front of p stood before the beginning of a
-// worker's line, else 0.
-func (s *Scanner) learnPod(p []byte, n int) int {
-	if s.pods[string(p[:n])] {
-		return n
-	}
+// learnPod learns the n bytes at the front of p as a prefix, if a worker's line begins
+// after them. It reports whether it does.
+func (s *Scanner) learnPod(p []byte, n int) bool {
 	rest := p[n:]
 	begins := bytes.HasPrefix(rest, []byte("[rank")) || bytes.HasPrefix(rest, []byte("[default")) || bytes.HasPrefix(rest, traceStart) || bytes.HasPrefix(rest, []byte("Fatal Python error"))
-	if !begins || len(s.pods) >= maxPods {
-		return 0
+	if begins && len(s.pods) < maxPods {
+		s.pods[string(p[:n])] = true
 	}
-	s.pods[string(p[:n])] = true
-	return n
+	return begins && len(s.pods) < maxPods
 }
 
 // readPod returns the name of a pod in p, behind a time or not, and the text after it.
