@@ -28,17 +28,6 @@ func unwrapDockerJSON(p []byte) (inner []byte, when stamp, ok bool) {
 	return []byte(*entry.Log), when, true
 }
 
-// removeCRI removes the stream and the tag that containerd and CRI-O write between
-// a line's time and its text.
-func removeCRI(p []byte) []byte {
-	for _, stream := range []string{"stdout ", "stderr "} {
-		if rest, ok := bytes.CutPrefix(p, []byte(stream)); ok && len(rest) > 1 && (rest[0] == 'F' || rest[0] == 'P') && rest[1] == ' ' {
-			return rest[2:]
-		}
-	}
-	return p
-}
-
 // podPrefix returns the length of the name of a pod or a host at the front of p, 0 if p
 // has none: stern's `pod container `, or `[pod] ` or `pod ` of other collectors. Any
 // words may look like it. So they count only after they stood before the beginning of a

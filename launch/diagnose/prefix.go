@@ -21,6 +21,8 @@ import (
 //   - {text} is where the text of the line begins, if the prefix or its end belongs to it.
 func prefixes() []string {
 	return []string{
+		// containerd and CRI-O
+		`stdout{ }F `, `stdout{ }P `, `stderr{ }F `, `stderr{ }P `,
 		// torch, mpirun, SageMaker, Horovod, prterun, kubectl
 		`[rank{rank}]:{ }`, `{text}[rank{rank}]`, `[{n},{rank}]<{name}>:`, `[{n},mpirank:{rank},{any}]<{name}>:`, `[{rank}]<{name}>:`, `[prterun-{any}@{n},{rank}]<{name}>:{ }`, `[pod/{host}/{any}]{:}{ }`,
 		// loggers
@@ -297,8 +299,8 @@ func (h *head) removePrefix(line []byte) (rest []byte, more bool) {
 	return line, false
 }
 
-// removeTime removes the time at the front of a line, in brackets or not, and what a
-// system's log or containerd puts behind it.
+// removeTime removes the time at the front of a line, in brackets or not, and the host
+// that a system's log puts behind it.
 func (h *head) removeTime(line []byte) (rest []byte, ok bool) {
 	front := line
 	if line[0] == '[' {
@@ -326,7 +328,7 @@ func (h *head) removeTime(line []byte) (rest []byte, ok bool) {
 			h.set("host", rest[host[2]:host[3]], true)
 			rest = rest[host[3]+1:]
 		} else {
-			rest = removeCRI(skipSpace(bytes.TrimPrefix(rest, []byte(":"))))
+			rest = skipSpace(bytes.TrimPrefix(rest, []byte(":")))
 		}
 	}
 	h.setTime(t)
@@ -375,21 +377,6 @@ func digits(p []byte) (int, []byte) {
 	}
 	n, _ := strconv.Atoi(string(p[:i]))
 	return n, p[i:]
-}
-
-// cut returns the text of p before sep, and the bytes after it.
-func cut(p []byte, sep byte) (string, []byte, bool) {
-	i := bytes.IndexByte(p, sep)
-	if i < 0 {
-		return plainText(p), nil, false
-	}
-	return plainText(p[:i]), p[i+1:], true
-}
-
-// isNumber reports whether p is a number of at most 9 digits.
-func isNumber(p []byte) bool {
-	n, rest := digits(p)
-	return n >= 0 && len(rest) == 0
 }
 
 // skipSpace removes one blank at the front of p.
