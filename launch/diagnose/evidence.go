@@ -226,7 +226,7 @@ func (s *Scanner) recordMatch(row *compiledRow, f *fields, l *line) {
 		e.host = last.host
 	}
 	e.readFields(l.raw)
-	if strings.HasPrefix(row.Source, "help-") || headline().MatchString(e.text) { // Open MPI wraps the lines of its help texts
+	if strings.HasPrefix(row.Source, "help-") || isHeadline(e.text) { // Open MPI wraps the lines of its help texts
 		s.unfinished = unfinished{event: e, from: l.number}
 	}
 	restarted, hasRestarted := s.job.overcome[l.stream.log]

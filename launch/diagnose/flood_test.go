@@ -153,3 +153,17 @@ func TestGeneralRowsMayRepeat(t *testing.T) {
 		}
 	}
 }
+
+// TestFinderSkips holds what makes the finder fast: it looks at every second byte only,
+// because no pattern has a literal of less than five bytes.
+func TestFinderSkips(t *testing.T) {
+	if f := sharedMatcher().finder; f.stride < 2 {
+		for _, places := range f.places {
+			for _, p := range places {
+				if len(p.word) < gram+1 {
+					t.Errorf("%q is short", p.word)
+				}
+			}
+		}
+	}
+}

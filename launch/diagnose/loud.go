@@ -198,7 +198,7 @@ func (s *Scanner) recordLoud(row *compiledRow, f *fields, l *line) {
 		last.kind = Fatal // the line before the fatal one has the reason
 	}
 	s.lastLoud = e
-	if headline().MatchString(strings.TrimRight(e.text, " |*")) {
+	if isHeadline(strings.TrimRight(e.text, " |*")) {
 		s.unfinished = unfinished{event: e, from: l.number}
 	}
 }
@@ -222,8 +222,15 @@ func (s *Scanner) readCheckFailure(l *line, _ *fields) {
 // errorStack matches the line of an error of MPICH or HDF5 whose reason is in a stack below.
 var errorStack = lazyRegexp(`^.*(?:error stack:|HDF5-DIAG: Error detected in .*:)`)
 
-// headline matches the text of an error whose reason is in the next line.
-var headline = lazyRegexp(`^terminate called after|:$|\b(?:due to|because of|an?|the|of|to|from|with|and|or|is|are|was|were|be|not|that)$|(?i)\b(?:fatal|error)\b[!: ]*(?:\([^)]*\))?$|^[-=*#]{3,} .* [-=*#]{3,}$`)
+// headlineEnd matches the end of the text of an error whose reason is in the next line.
+var headlineEnd = lazyRegexp(`:$|\b(?:due to|because of|an?|the|of|to|from|with|and|or|is|are|was|were|be|not|that)$|(?i)\b(?:fatal|error)\b[!: ]*(?:\([^)]*\))?$`)
+
+// isHeadline reports whether the reason of an error is in the line after its text.
+func isHeadline(text string) bool {
+	const end = 80 // bytes: the whole of a long line takes a microsecond for each word
+	return strings.HasPrefix(text, "terminate called after") || headlineEnd().MatchString(text[max(0, len(text)-end):]) ||
+		banner().MatchString(text) && strings.ContainsAny(text[len(text)-1:], "-=*#")
+}
 
 // reasonLabel matches a line that only announces the reason of the error above it.
 var reasonLabel = lazyRegexp(`^\s*(?i:caused by|reason|cause|root cause|error message):\s*$`)
