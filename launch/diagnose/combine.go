@@ -127,9 +127,6 @@ func (of *suspects) explain(end *event) bool {
 		return slices.ContainsFunc(of.causes, func(o *event) bool { return o.row.Key == end.row.Key || o.row.Key == rowRAS })
 	}
 	return len(of.causes) > 0 || slices.ContainsFunc(of.others, func(o *event) bool {
-		if end.row.Key == rowKilled && o.kind.tier() == tierConsequence { // nobody is killed because a peer was lost
-			return false
-		}
 		return o.rank < 0 || o.rank == end.rank || o.pid > 0 && o.pid == end.pid
 	})
 }

@@ -155,11 +155,6 @@ func (s *Scanner) finding(h *hypothesis) Finding {
 	if f.Host == "" && f.Rank < 0 {
 		f.Host = onlyHost(h.events)
 	}
-	for _, e := range h.events {
-		if f.Peer == "" && e.peer != "" {
-			f.Peer = s.job.nameHost(e.peer)
-		}
-	}
 	if f.Peer == "" && f.ID != "X-PORT" { // that names the writer's own address
 		f.Peer = s.job.nameHost(peerIn(e.text))
 	}

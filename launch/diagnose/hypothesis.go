@@ -51,9 +51,6 @@ type hypothesis struct {
 
 // showsFailure reports whether h alone shows that the job failed.
 func (h *hypothesis) showsFailure() bool {
-	if h.row.Kind == Harmless {
-		return h.tier == tierCause
-	}
 	return h.tier != tierHarmless && slices.ContainsFunc(h.events, func(e *event) bool {
 		return !e.mayBeHandled() && (e.kind != Warning || e.inTraceback)
 	})
@@ -67,7 +64,7 @@ func (s *Scanner) showsCertainFailure(h *hypothesis) bool {
 		switch {
 		case e.survived(), s.job.wentWell[e.log] && e.kind.tier() >= tierClue && e.kind != Stop:
 			return false
-		case e.kind == Root || e.kind.tier() == tierConsequence:
+		case e.kind == Root:
 			return true
 		case e.kind == Logged && e.row.Key == rowLogged: // programs log many errors
 			return false

@@ -19,13 +19,6 @@ func (s *Scanner) locate(e *event) {
 			e.rank = rank
 		}
 	}
-	if e.pid > 0 && e.rank < 0 {
-		for _, end := range s.job.ends {
-			if end.event.pid == e.pid && end.event.rank >= 0 && sameHost(e.host, end.event.host) {
-				e.rank, e.host = end.event.rank, end.event.host
-			}
-		}
-	}
 	if len(e.named) == 0 && e.rank < 0 {
 		end := s.endOf(e)
 		switch {
