@@ -118,7 +118,7 @@ func deviceRows() []Row {
 			Cause: "the driver put a page or row of a GPU's memory out of use", Fix: "nothing now; reset that GPU (nvidia-smi -r) when no job uses it", Seen: "kernel", Source: "NVIDIA Xid docs",
 		},
 		{
-			Key: "93a", Checks: ids("X-CUDAERR", "G01"), Kind: Primary, Pattern: `NVRM: Xid \(PCI:\S+\): (?:13|31)\b|\bamdgpu\b.* (?:\[\w*hub\w*\]|VM_L2) page fault|\bamdgpu\b.* ring \S+ timeout`,
+			Key: "93a", Checks: ids("X-CUDAERR", "G01"), Kind: Primary, Pattern: `NVRM: Xid \(PCI:\S+\): (?:13|31)\b|\bamdgpu\b.* (?:\[\w*hub\w*\]|VM_L2) page fault|(?:\*ERROR\*|amdgpu:) ring \S+ timeout`,
 			Cause: "the program did an illegal access on the GPU; the node is in order", Fix: "read that process's stack; compute-sanitizer names the kernel", Seen: "kernel", Source: "the same",
 		},
 		{
@@ -130,7 +130,7 @@ func deviceRows() []Row {
 			Cause: "the program or a library was not built for this GPU", Fix: "install a build for its compute capability (torch.cuda.get_arch_list() lists those of torch), or build extensions with TORCH_CUDA_ARCH_LIST or PYTORCH_ROCM_ARCH", Seen: "CUDA 209, HIP", Source: "driver_types.h",
 		},
 		{
-			Key: "x06", Checks: ids("X-CUDAERR"), Kind: Clue, Pattern: `CUDA error: |Cuda failure|Memory access fault by GPU|HW Exception by GPU|HIP failure|HIP error: |CUDA runtime error \(|unhandled cuda error|cuBLAS error|CUBLAS_STATUS_[A-RT-Z]\w+|CUDNN_STATUS_[A-RT-Z]\w+|CUDA_ERROR_\w+|cudaError[A-Z]\w+|hipError[A-Z]\w+|(?:CUSOLVER|CUSPARSE|CURAND)_STATUS_\w+|CUFFT_\w+_(?:ERROR|FAILED)|NVRTC_ERROR\w*|miopenStatus[A-RT-Z]\w+|rocblas_status_[a-rt-z]\w+|HSA_STATUS_ERROR\w*|CUDA (?:error|failure) ?(?:code)?[ =:(]*\d+`,
+			Key: "x06", Checks: ids("X-CUDAERR"), Kind: Clue, Pattern: `CUDA error: |Cuda failure|Memory access fault by GPU|HW Exception by GPU|HIP failure|HIP error: |CUDA runtime error \(|unhandled cuda error|cuBLAS error|CUBLAS_STATUS_[A-RT-Z]\w+|CUDNN_STATUS_[A-RT-Z]\w+|CUDA_ERROR_\w+|cudaError[A-Z]\w+|hipError[A-Z]\w+|(?:CUSOLVER|CUSPARSE|CURAND)_STATUS_\w+|CUFFT_\w*(?:ERROR|FAILED)|NVRTC_ERROR\w*|miopenStatus[A-RT-Z]\w+|rocblas_status_[a-rt-z]\w+|HSA_STATUS_ERROR\w*|CUDA (?:error|failure) ?(?:code)?[ =:(]*\d+`,
 			Cause: "a call of CUDA failed", Fix: "run again with CUDA_LAUNCH_BLOCKING=1; look for Xid lines in the kernel's log", Seen: "CUDA", Source: "CUDAException.cpp, src/include/checks.h",
 		},
 	}
