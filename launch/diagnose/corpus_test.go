@@ -223,6 +223,8 @@ var blindScores = map[string]struct{ right, harmful, alarms int }{
 	"blind7": {right: 52, harmful: 0, alarms: 0},
 	"blind8": {right: 52, harmful: 0, alarms: 0},
 	"blind9": {right: 52, harmful: 0, alarms: 0},
+
+	"blind10": {right: 43, harmful: 4, alarms: 0}, // its misses were not mended
 }
 
 // TestBlindSets scores the blind sets. The scores keep what was reached.
