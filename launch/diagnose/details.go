@@ -18,7 +18,7 @@ const (
 )
 
 // podName matches the pod in an event of Kubernetes, and in a table of pods.
-var podName = lazyRegexp(`(?:^|\s|Pod |pod )(?:pod|node)/([\w.-]+)|^([a-z0-9][a-z0-9.-]*)\s+\d+/\d+\s+\w|✖\s+\S+\s+\S+\s+([a-z0-9][a-z0-9.-]*)\s|\bpod[ =]"(?:[\w-]+/)?([a-z0-9][a-z0-9.-]*)`)
+var podName = lazyRegexp(`(?:^|\s|Pod |pod )(?:pod|node)/(?P<host>[\w.-]+)|^(?P<host2>[a-z0-9][a-z0-9.-]*)\s+\d+/\d+\s+\w|✖\s+\S+\s+\S+\s+(?P<host3>[a-z0-9][a-z0-9.-]*)\s|\bpod[ =]"(?:[\w-]+/)?(?P<host4>[a-z0-9][a-z0-9.-]*)`)
 
 // readDetail reads a line that says more about the event before it: the host and the
 // program of a help text, the node of an actor.
@@ -66,21 +66,11 @@ func (s *Scanner) readMissingTask(l *line, f *fields) {
 	e.named = append(e.named, f.number("rank"))
 }
 
-// firstGroup returns the first group of a match that is not empty, nil if there is none.
-func firstGroup(m [][]byte) []byte {
-	for _, group := range m[min(1, len(m)):] {
-		if len(group) > 0 {
-			return group
-		}
-	}
-	return nil
-}
-
 // podOf returns the pod that a line of kubectl is about, "" if there is none.
 func (s *Scanner) podOf(l *line) string {
 	if bytes.Contains(l.raw, []byte("pod")) || bytes.IndexByte(l.raw, '/') > 0 || bytes.Contains(l.raw, []byte("✖")) {
-		if pod := firstGroup(podName().FindSubmatch(l.raw)); pod != nil {
-			return plainText(pod)
+		if f := findFields(podName(), l.raw); f != nil {
+			return f.text("host")
 		}
 	}
 	if d := s.described; d != nil && d.stream == l.stream && l.number-d.number < 200 && (l.raw[0] == ' ' || l.raw[0] == '\t' || bytes.HasPrefix(l.raw, []byte("Reason:")) || bytes.HasPrefix(l.raw, []byte("failed "))) {

@@ -100,8 +100,10 @@ var prefixesByByte = sync.OnceValue(func() *[256][]prefix {
 	return &by
 })
 
-// maxName bounds the names in prefixes.
-const maxName = 64
+const (
+	maxName  = 64 // bytes of a name in a prefix
+	maxParts = 16 // of a prefix
+)
 
 // nameLength returns the length of the name at the front of p, 0 if it has none. A name
 // of small letters has two characters at least.
@@ -193,7 +195,7 @@ func (p *prefixPart) readTime(line []byte) (t stamp, rest []byte) {
 
 // remove removes the prefix from a line, and reads what it names into h.
 func (p prefix) remove(line []byte, h *head) (rest []byte, ok bool) {
-	var ends [16]int
+	var ends [maxParts]int
 	at, text := 0, -1
 	for i := range p {
 		n := p[i].length(line[at:])
@@ -243,7 +245,9 @@ func (h *head) set(field string, value []byte, isRemoved bool) {
 	case "local":
 		h.local = number
 	case "task":
-		h.task = number
+		if h.task = number; number >= 1<<15 { // of Julia's processes
+			h.task, h.pid = -1, number
+		}
 	case "pid":
 		h.pid = number
 	case "host", "Host", "node":

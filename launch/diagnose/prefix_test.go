@@ -128,3 +128,52 @@ func TestSectionsOfFiles(t *testing.T) {
 		t.Errorf("got %+v, want rank 3 and line 6", found)
 	}
 }
+
+// TestPrefixes reads the writer of a line from each kind of prefix.
+func TestPrefixes(t *testing.T) {
+	none := head{rank: -1, local: -1, task: -1}
+	with := func(change func(*head)) head {
+		h := none
+		change(&h)
+		return h
+	}
+	for line, want := range map[string]head{
+		"stdout F step 1":                         none,
+		"[rank3]: step 1":                         with(func(h *head) { h.rank = 3 }),
+		"[RANK:3] step 1":                         with(func(h *head) { h.rank = 3 }),
+		"[ERROR] [PID:7] [rank=3] step 1":         with(func(h *head) { h.rank = 3 }),
+		"[1,3]<stderr>:step 1":                    with(func(h *head) { h.rank = 3 }),
+		"[1,mpirank:3,algo-1]<stdout>:step 1":     with(func(h *head) { h.rank = 3 }),
+		"[3]<stderr>:step 1":                      with(func(h *head) { h.rank = 3 }),
+		"[default3]:step 1":                       with(func(h *head) { h.local = 3 }),
+		"[pod/t-0/main] step 1":                   with(func(h *head) { h.host = "t-0" }),
+		"[task 3]: step 1":                        with(func(h *head) { h.task = 3 }),
+		"[worker 3] step 1":                       none,
+		"[3]: step 1":                             with(func(h *head) { h.task = 3 }),
+		"[40004] step 1":                          with(func(h *head) { h.pid = 40004 }),
+		"[ 12.345678] step 1":                     none,
+		"[2026-11-21 16:39:58 DP0 TP3] step 1":    with(func(h *head) { h.rank = 3 }),
+		"(Worker pid=92, ip=10.0.0.7) step 1":     with(func(h *head) { h.pid, h.host = 92, "10.0.0.7" }),
+		"(VllmWorker rank=3 pid=410) step 1":      with(func(h *head) { h.rank, h.pid = 3, 410 }),
+		"(raylet, ip=10.0.0.7) step 1":            with(func(h *head) { h.host = "10.0.0.7" }),
+		"(worker_3) : step 1":                     with(func(h *head) { h.rank = 3 }),
+		"ERROR 11-21 16:39:58 [core.py:5] step 1": none,
+		"  3: step 1":                             with(func(h *head) { h.task = 3 }),
+		"rank3[4711][MainThread]: step 1":         with(func(h *head) { h.rank, h.pid = 3, 4711 }),
+		"trainer-1  | step 1":                     with(func(h *head) { h.host = "trainer-1" }),
+		"3f9a2c || step 1":                        none,
+		"node2: step 1":                           with(func(h *head) { h.host = "node2" }),
+		"Nov 21 16:39:58 node2 app[7]: step 1":    with(func(h *head) { h.host = "node2" }),
+	} {
+		got, rest := readHead([]byte(line))
+		got.label, got.when, got.timed = 0, stamp{}, false
+		if text := strings.TrimPrefix(string(rest), "app[7]: "); got != want || text != "step 1" {
+			t.Errorf("%q: got %+v and %q, want %+v", line, got, rest, want)
+		}
+	}
+	for _, pattern := range prefixes() {
+		if n := len(compilePrefix(pattern)); n > maxParts {
+			t.Errorf("%s has %d parts, more than %d", pattern, n, maxParts)
+		}
+	}
+}
