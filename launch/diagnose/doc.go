@@ -6,8 +6,9 @@
 // A Scanner works in three stages:
 //
 //   - Evidence. Read makes an event of each line and each traceback that has a
-//     meaning. It also records what the lines say about the job: ranks and their
-//     processes, ends of workers, time-outs of watchdogs.
+//     meaning, and counts the lines that follow it, which show whether the program went
+//     on. It also records what the lines say about the job: ranks and their processes,
+//     ends of workers, time-outs of watchdogs.
 //   - Hypotheses. Findings groups the events of one meaning, and adds events that
 //     only several lines together show. Each group is a hypothesis. The kind of its
 //     strongest evidence gives its tier of probability.
@@ -15,9 +16,11 @@
 //     hypothesis that the root cause explains is a consequence. Each hypothesis
 //     becomes a Finding.
 //
-// The meaning of lines is data: the rows of the map (Rows), from which
-// docs/explain.md is written. A row has one Kind, and nothing else weighs it. A finder looks for the literals of all rows at once,
-// and expressions read only the lines that have one.
+// What lines mean is data: the rows of the map (Rows), from which docs/explain.md is
+// written, the prefixes that name a line's writer (prefixes), the lines about the job
+// (jobLines), among them the ends that launchers report (endPatterns), and the words by
+// which other lines are weighed (wordings). A row has one Kind. A finder looks for the
+// literals of all rows at once, and expressions read only the lines that have one.
 //
 // Invariants: a finding needs evidence in the text, so a job that works has no
 // findings. The cost is linear in the text, and memory is bounded. The same text

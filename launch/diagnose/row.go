@@ -19,7 +19,8 @@ type Row struct {
 	Checks []string
 	Kind   Kind
 	// Pattern is an RE2 expression. It matches anywhere in a line, in any case.
-	// Its named groups may be rank and rank2 (to blame), pid, pid2, peer and host.
+	// Its named groups may be rank (to blame), pid, peer and host. Several of one name
+	// differ in a digit at the end: host, host2.
 	Pattern string
 	Cause   string // its meaning: half a sentence
 	Fix     string // the next step for the user
