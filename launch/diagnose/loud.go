@@ -227,8 +227,13 @@ var headlineEnd = lazyRegexp(`:$|\b(?:due to|because of|an?|the|of|to|from|with|
 
 // isHeadline reports whether the reason of an error is in the line after its text.
 func isHeadline(text string) bool {
-	const end = 80 // bytes: the whole of a long line takes a microsecond for each word
-	return strings.HasPrefix(text, "terminate called after") || headlineEnd().MatchString(text[max(0, len(text)-end):]) ||
+	end := text[max(0, len(text)-12):] // of all the expression reads a microsecond for each word
+	if strings.HasSuffix(text, ")") {
+		end = text[max(0, len(text)-80):]
+	}
+	last := end[strings.LastIndexByte(end, ' ')+1:]
+	mayEnd := len(last) < 8 || strings.ContainsAny(last[len(last)-1:], ":!)")
+	return strings.HasPrefix(text, "terminate called after") || mayEnd && headlineEnd().MatchString(end) ||
 		banner().MatchString(text) && strings.ContainsAny(text[len(text)-1:], "-=*#")
 }
 
