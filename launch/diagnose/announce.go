@@ -3,6 +3,9 @@ package diagnose
 import (
 	"slices"
 	"strconv"
+
+	"github.com/gorun/gorun/launch/diagnose/catalogue"
+	"github.com/gorun/gorun/launch/diagnose/match"
 )
 
 // announcements holds the ranks that processes announce when they start.
@@ -25,13 +28,13 @@ type announcement struct {
 const announceLine = `GLOBAL_RANK: (?P<rank>\d{1,6}), MEMBER: \d+/(?P<size>\d{1,6})|Global Rank: (?P<rank2>\d{1,6}), World Size: (?P<size2>\d{1,6})|\brank (?P<rank3>\d{1,6}) of world size (?P<size3>\d{1,6})`
 
 // readAnnouncement reads a line in which a process announces its rank.
-func (s *Scanner) readAnnouncement(l *line, f *fields) {
-	rank := f.number("rank")
+func (s *Scanner) readAnnouncement(l *line, f *match.Fields) {
+	rank := f.Number("rank")
 	a := &s.job.writers.announced
-	a.size = max(a.size, f.number("size"))
-	writer := l.host
-	if l.task >= 0 {
-		writer += "/" + strconv.Itoa(l.task)
+	a.size = max(a.size, f.Number("size"))
+	writer := l.Host
+	if l.Task >= 0 {
+		writer += "/" + strconv.Itoa(l.Task)
 	}
 	known := a.ranks[rank]
 	if known == nil {
@@ -42,7 +45,7 @@ func (s *Scanner) readAnnouncement(l *line, f *fields) {
 	}
 	known.count++
 	known.isTwo = known.isTwo || writer != known.writer
-	a.last = s.newEvent(s.matcher.byKey[rowTwiceRank], l)
+	a.last = s.newEvent(s.matcher.byKey[catalogue.RowTwiceRank], l)
 }
 
 // twiceEvent returns an event if several processes announced the same ranks while other
@@ -70,7 +73,7 @@ func (s *Scanner) twiceEvent() *event {
 	e.derived, e.origin = true, origin{rank: -1, local: -1, task: -1}
 	e.text = rankList(twice) + " were announced by several processes; " + strconv.Itoa(a.size-len(a.ranks)) + " of " + strconv.Itoa(a.size) + " ranks by none: " + e.text
 	if !areTwo {
-		e.kind = Clue
+		e.kind = catalogue.Clue
 	}
 	return &e
 }

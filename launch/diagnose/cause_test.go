@@ -5,6 +5,8 @@ import (
 	"math/rand/v2"
 	"strings"
 	"testing"
+
+	"github.com/gorun/gorun/launch/diagnose/catalogue"
 )
 
 // TestNativeFramesAreNoTraceback shows that frames of a crash handler do not begin a
@@ -87,11 +89,11 @@ func TestLauncherTracebackComesLast(t *testing.T) {
 	failed := fmt.Sprintf(launcher, "torch.distributed.elastic.multiprocessing.errors.ChildFailedError:")
 	other := fmt.Sprintf(launcher, "ValueError: host not found")
 	for _, c := range []struct{ name, log, row, text string }{
-		{"a worker's exception", worker + elastic + failed, rowException, "KeyError: 'label' (data/train.py:41)"},
-		{"... after the launcher's", other + worker, rowException, "KeyError: 'label' (data/train.py:41)"},
-		{"an exit code", elastic + other, rowNoReason, ""},
-		{"SIGKILL", strings.ReplaceAll(elastic, "code: 1", "code: -9") + other, rowKilled, ""},
-		{"nothing else", other, rowLauncherException, "ValueError: host not found (distributed/run.py:918)"},
+		{"a worker's exception", worker + elastic + failed, catalogue.RowException, "KeyError: 'label' (data/train.py:41)"},
+		{"... after the launcher's", other + worker, catalogue.RowException, "KeyError: 'label' (data/train.py:41)"},
+		{"an exit code", elastic + other, catalogue.RowNoReason, ""},
+		{"SIGKILL", strings.ReplaceAll(elastic, "code: 1", "code: -9") + other, catalogue.RowKilled, ""},
+		{"nothing else", other, catalogue.RowLauncherException, "ValueError: host not found (distributed/run.py:918)"},
 	} {
 		for _, front := range []string{"", "{job 7} ", "train-0 pytorch ", "2026-11-21T03:00:00.123456789Z stderr F "} {
 			log := strings.ReplaceAll(front+strings.ReplaceAll(strings.TrimSuffix(c.log, "\n"), "\n", "\n"+front), "  \n", "\n") + "\n"
@@ -159,15 +161,15 @@ func TestEndWithoutStderr(t *testing.T) {
 	const last = "gorun: rank 3 on node2 (10.0.0.2), pid 78973 exited with code 1; exit code 1\n"
 	const node, words = "  node      : 1 (10.0.0.2)\n", "  stderr    : loading\n"
 	for _, c := range []struct{ name, log, row string }{
-		{"gorun's report", fmt.Sprintf(fields, "", "") + node + last, rowNoStderr},
-		{"gorun's report with stderr", fmt.Sprintf(fields, "", "") + node + words + last, rowLastLine},
-		{"torchrun's report", fmt.Sprintf(fields, "", "") + "next job\n", rowNoReason},
+		{"gorun's report", fmt.Sprintf(fields, "", "") + node + last, catalogue.RowNoStderr},
+		{"gorun's report with stderr", fmt.Sprintf(fields, "", "") + node + words + last, catalogue.RowLastLine},
+		{"torchrun's report", fmt.Sprintf(fields, "", "") + "next job\n", catalogue.RowNoReason},
 	} {
 		if found := scan(t, "job.log", c.log); len(found) != 1 || found[0].Row != c.row || found[0].blamed() != "rank 3 on node2" {
 			t.Errorf("%s: want %s, got %+v", c.name, c.row, found)
 		}
 	}
-	for tail, row := range map[string]string{"": rowNoStderr, "loading": rowLastLine} {
+	for tail, row := range map[string]string{"": catalogue.RowNoStderr, "loading": catalogue.RowLastLine} {
 		s := NewScanner()
 		s.ReadStderr(3, 1, "node2", tail)
 		s.RecordEnd(78973, 1)
@@ -205,12 +207,12 @@ func TestLastLineIsTheReason(t *testing.T) {
 		"  rank      : 3 (local_rank: 1)\n  exitcode  : 1 (pid: 78973)\n============================================================\n" +
 		"  node      : 1 (10.0.0.2)\n  logs      : /x/stdout.log, /x/stderr.log\n  stderr    : %s\ngorun: rank 3 on node2 (10.0.0.2), pid 78973 exited with code 1; exit code 1\n"
 	for _, c := range []struct{ name, tail, id, row, text string }{
-		{"Go's log.Fatal", "starting\n2026/11/22 13:47:12 cannot open shard 7", "X-ERROR", rowLogged, "cannot open shard 7"},
-		{"sys.exit", "dataset /data/x is empty", "X-PYEXC", rowLastLine, "dataset /data/x is empty"},
+		{"Go's log.Fatal", "starting\n2026/11/22 13:47:12 cannot open shard 7", "X-ERROR", catalogue.RowLogged, "cannot open shard 7"},
+		{"sys.exit", "dataset /data/x is empty", "X-PYEXC", catalogue.RowLastLine, "dataset /data/x is empty"},
 		{"argparse", "usage: args.py [-h] --lr LR\nargs.py: error: the following arguments are required: --lr", "X-ARGS", "x60", "args.py: error: the following arguments are required: --lr"},
-		{"a module", "Traceback (most recent call last):\n  File \"mod.py\", line 1, in <module>\nModuleNotFoundError: No module named 'x'", "X-MODULE", rowNoModule, "ModuleNotFoundError: No module named 'x' (mod.py:1)"},
-		{"a module by -m", "/usr/bin/python3: No module named train", "X-MODULE", rowNoModule, "/usr/bin/python3: No module named train"},
-		{"an exception", "Traceback (most recent call last):\n  File \"t.py\", line 1, in <module>\nKeyError: 'lr'\ndone", "X-PYEXC", rowException, "KeyError: 'lr' (t.py:1)"},
+		{"a module", "Traceback (most recent call last):\n  File \"mod.py\", line 1, in <module>\nModuleNotFoundError: No module named 'x'", "X-MODULE", catalogue.RowNoModule, "ModuleNotFoundError: No module named 'x' (mod.py:1)"},
+		{"a module by -m", "/usr/bin/python3: No module named train", "X-MODULE", catalogue.RowNoModule, "/usr/bin/python3: No module named train"},
+		{"an exception", "Traceback (most recent call last):\n  File \"t.py\", line 1, in <module>\nKeyError: 'lr'\ndone", "X-PYEXC", catalogue.RowException, "KeyError: 'lr' (t.py:1)"},
 	} {
 		s := NewScanner()
 		s.ReadStderr(3, 1, "node2", c.tail)

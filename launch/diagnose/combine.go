@@ -5,19 +5,21 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/gorun/gorun/launch/diagnose/catalogue"
 )
 
 // isDirect reports whether e alone shows a cause.
-func (e *event) isDirect() bool { return e.kind.tier() == tierCause && !e.survived() }
+func (e *event) isDirect() bool { return e.kind.Tier() == catalogue.TierCause && !e.survived() }
 
 // promoteFirst makes e a cause if it came before all direct causes. Order in time is
 // evidence: what happened to the job first explains what happened to it later.
 func (e *event) promoteFirst(direct []*event) {
 	mayPrecede := func(o *event) bool {
-		return o.kind == Root || !comparable(e, o) || !before(e, o) || slices.Contains(e.named, o.rank)
+		return o.kind == catalogue.Root || !comparable(e, o) || !before(e, o) || slices.Contains(e.named, o.rank)
 	}
 	if len(direct) > 0 && !slices.ContainsFunc(direct, mayPrecede) {
-		e.kind = Primary
+		e.kind = catalogue.Primary
 	}
 }
 
@@ -33,14 +35,14 @@ func suspectsOf(all []*hypothesis) suspects {
 	var of suspects
 	for _, h := range all {
 		for _, e := range h.events {
-			if e.kind == Stop && (of.stop == nil || before(e, of.stop)) {
+			if e.kind == catalogue.Stop && (of.stop == nil || before(e, of.stop)) {
 				of.stop = e
 			}
-			switch t := e.kind.tier(); {
+			switch t := e.kind.Tier(); {
 			case e.isDirect():
 				of.causes = append(of.causes, e)
-			case h.row.Key == rowStopped, t == tierVague && !e.inTraceback: // a launcher stops the other workers after any end
-			case t != tierWarning && t != tierHarmless && !e.survived():
+			case h.row.Key == catalogue.RowStopped, t == catalogue.TierVague && !e.inTraceback: // a launcher stops the other workers after any end
+			case t != catalogue.TierWarning && t != catalogue.TierHarmless && !e.survived():
 				of.others = append(of.others, e)
 			}
 		}
@@ -56,11 +58,11 @@ func (of *suspects) rivals(hasTimeouts bool) []*event {
 	hasOther := hasTimeouts
 	for _, e := range of.others {
 		switch {
-		case e.kind.tier() == tierClue:
+		case e.kind.Tier() == catalogue.TierClue:
 			all = append(all, e)
-		case e.kind.has(general):
+		case e.kind.Has(catalogue.General):
 			loud = append(loud, e)
-		case e.kind != Stop:
+		case e.kind != catalogue.Stop:
 			hasOther = true
 		}
 	}
@@ -82,8 +84,8 @@ func (s *Scanner) weighStop(of suspects) {
 	if s.hasSeveralHosts() && begun.row.ID() == "X-TIMELIMIT" { // it ends all of them
 		of.stop.host = ""
 	}
-	if begun.kind == Stop && begun.row.Key == rowNodeFailed { // errors in unknown words may be its effects
-		of.stop.kind = Clue
+	if begun.kind == catalogue.Stop && begun.row.Key == catalogue.RowNodeFailed { // errors in unknown words may be its effects
+		of.stop.kind = catalogue.Clue
 	}
 }
 
@@ -115,7 +117,7 @@ func (s *Scanner) combine(all []*hypothesis) []*event {
 	add(s.hostIDEvent(all), true)
 	add(s.exitEvent(all), hasNoCause && len(combined) == 0)
 	s.nameOnlyHost(all)
-	isExplicit := func(e *event) bool { return e.kind.tier() < tierSurvived && e.kind != Stop }
+	isExplicit := func(e *event) bool { return e.kind.Tier() < catalogue.TierSurvived && e.kind != catalogue.Stop }
 	add(s.hangEvent(), hasNoCause && len(combined) == 0 && !slices.ContainsFunc(of.others, isExplicit))
 	return combined
 }
@@ -123,8 +125,8 @@ func (s *Scanner) combine(all []*hypothesis) []*event {
 // explain reports whether other events explain the end e: a crash by its own line, any
 // other end by a cause or by an error of the same worker.
 func (of *suspects) explain(end *event) bool {
-	if end.kind.tier() == tierCause {
-		return slices.ContainsFunc(of.causes, func(o *event) bool { return o.row.Key == end.row.Key || o.row.Key == rowRAS })
+	if end.kind.Tier() == catalogue.TierCause {
+		return slices.ContainsFunc(of.causes, func(o *event) bool { return o.row.Key == end.row.Key || o.row.Key == catalogue.RowRAS })
 	}
 	return len(of.causes) > 0 || slices.ContainsFunc(of.others, func(o *event) bool {
 		return o.rank < 0 || o.rank == end.rank || o.pid > 0 && o.pid == end.pid
@@ -136,7 +138,7 @@ func (of *suspects) explain(end *event) bool {
 func (s *Scanner) exitEvent(all []*hypothesis) *event {
 	var lost []*event
 	for _, h := range all {
-		if h.row.Kind.has(lossOfPeer) {
+		if h.row.Kind.Has(catalogue.LossOfPeer) {
 			lost = append(lost, h.events...)
 		}
 	}
@@ -174,7 +176,7 @@ func (s *Scanner) hostIDEvent(all []*hypothesis) *event {
 	hosts := map[int]string{}
 	for _, h := range all {
 		for _, e := range h.events {
-			if h.row.Key != rowTwoOnGPU || len(e.named) != 2 || e.host == "" {
+			if h.row.Key != catalogue.RowTwoOnGPU || len(e.named) != 2 || e.host == "" {
 				continue
 			}
 			hosts[e.named[0]] = e.host // the rank that prints the line comes first in it
@@ -184,7 +186,7 @@ func (s *Scanner) hostIDEvent(all []*hypothesis) *event {
 			}
 			if other != "" && other != e.host {
 				both := *e
-				both.row = s.matcher.byKey[rowHostID]
+				both.row = s.matcher.byKey[catalogue.RowHostID]
 				both.kind, both.host, both.derived = both.row.Kind, "", true
 				both.text = other + " and " + e.host + ": " + e.text
 				return &both
@@ -213,7 +215,7 @@ func (s *Scanner) hangEvent() *event {
 		}
 	}
 	last := s.job.inits[open[len(open)-1]]
-	e := &event{row: s.matcher.byKey[rowMissing], kind: Absence, derived: true, log: last.log, number: last.number, origin: origin{rank: -1, local: -1, task: -1}}
+	e := &event{row: s.matcher.byKey[catalogue.RowMissing], kind: catalogue.Absence, derived: true, log: last.log, number: last.number, origin: origin{rank: -1, local: -1, task: -1}}
 	e.text = rankList(ranks) + " began to initialise NCCL and did not end"
 	var missing []int
 	for r := range s.worldSize() {

@@ -1,6 +1,11 @@
 package diagnose
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/gorun/gorun/launch/diagnose/catalogue"
+	"github.com/gorun/gorun/launch/diagnose/match"
+)
 
 const (
 	// maxLines and maxLine bound what IsConsequence reads, in lines and in
@@ -27,11 +32,11 @@ func IsConsequence(tail []string) bool {
 	lost := int64(0) // the last line that shows a lost peer
 	for _, h := range s.hypotheses() {
 		switch {
-		case h.row.Kind.has(lossOfPeer):
+		case h.row.Kind.Has(catalogue.LossOfPeer):
 			for _, e := range h.events {
 				lost = max(lost, e.number)
 			}
-		case h.tier < tierLogged:
+		case h.tier < catalogue.TierLogged:
 			return false
 		}
 	}
@@ -62,10 +67,10 @@ func ShowsClosedConnection(tail []string) bool {
 }
 
 var (
-	colours = lazyRegexp("\x1b\\[[0-?]*[ -/]*[@-~]")
+	colours = match.Lazy("\x1b\\[[0-?]*[ -/]*[@-~]")
 	// torchRank matches the rank that torch puts before the lines of a
 	// traceback.
-	torchRank = lazyRegexp(`^\[rank\d+\]:? ?`)
+	torchRank = match.Lazy(`^\[rank\d+\]:? ?`)
 )
 
 // clean returns the last lines without colours, torch's ranks and empty lines.

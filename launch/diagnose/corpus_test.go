@@ -10,6 +10,9 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/gorun/gorun/launch/diagnose/catalogue"
+	"github.com/gorun/gorun/launch/diagnose/match"
 )
 
 // corpusHalf selects the logs of TestCorpus by a hash of their names. One half stays
@@ -150,7 +153,7 @@ func ranksOf(f Finding) []string {
 
 // isCauseRow reports whether the row with a key sends its reader to a fix.
 func isCauseRow(key string) bool {
-	return slices.ContainsFunc(Rows(), func(r Row) bool { return r.Key == key && r.Kind.tier() == tierCause })
+	return slices.ContainsFunc(catalogue.Rows(), func(r catalogue.Row) bool { return r.Key == key && r.Kind.Tier() == catalogue.TierCause })
 }
 
 // score counts the verdicts of each class of logs, which is the first letter of
@@ -269,9 +272,9 @@ var mutations = map[string]func(string) string{
 	"colours":           func(s string) string { return colourWord().ReplaceAllString(s, "\x1b[1;31m$0\x1b[0m") },
 }
 
-var colourWord = lazyRegexp(`(?i)\b(?:\w*error|warn\w*|failed)\b`)
+var colourWord = match.Lazy(`(?i)\b(?:\w*error|warn\w*|failed)\b`)
 
-var logTimes = lazyRegexp(`(?m)^(?:\w{3} {1,2}\d+ )?\[?(?:\d{4}-\d\d-\d\d[ T_])?\d\d:\d\d:\d\d(?:[.,]\d+)?Z?\]?:? ?`)
+var logTimes = match.Lazy(`(?m)^(?:\w{3} {1,2}\d+ )?\[?(?:\d{4}-\d\d-\d\d[ T_])?\d\d:\d\d:\d\d(?:[.,]\d+)?Z?\]?:? ?`)
 
 // mostLost is the most logs, in percent, that a mutation may take from the score, but
 // for those of which it cuts off the line that shows the cause.
@@ -281,7 +284,7 @@ const mostLost = 5
 func oneFile(body string) []string { return []string{"job.log", body} }
 
 // rankPrefix matches the rank at the front of a line of torch.
-var rankPrefix = lazyRegexp(`^\[rank(\d+)\]`)
+var rankPrefix = match.Lazy(`^\[rank(\d+)\]`)
 
 // filesOfRanks writes the lines of each rank into its own file, the last rank first.
 func filesOfRanks(body string) []string {

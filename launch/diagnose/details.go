@@ -2,6 +2,9 @@ package diagnose
 
 import (
 	"bytes"
+
+	"github.com/gorun/gorun/launch/diagnose/catalogue"
+	"github.com/gorun/gorun/launch/diagnose/match"
 )
 
 // detailLines bounds the lines between an event and its details.
@@ -18,19 +21,19 @@ const (
 )
 
 // podName matches the pod in an event of Kubernetes, and in a table of pods.
-var podName = lazyRegexp(`(?:^|\s|Pod |pod )(?:pod|node)/(?P<host>[\w.-]+)|^(?P<host2>[a-z0-9][a-z0-9.-]*)\s+\d+/\d+\s+\w|✖\s+\S+\s+\S+\s+(?P<host3>[a-z0-9][a-z0-9.-]*)\s|\bpod[ =]"(?:[\w-]+/)?(?P<host4>[a-z0-9][a-z0-9.-]*)`)
+var podName = match.Lazy(`(?:^|\s|Pod |pod )(?:pod|node)/(?P<host>[\w.-]+)|^(?P<host2>[a-z0-9][a-z0-9.-]*)\s+\d+/\d+\s+\w|✖\s+\S+\s+\S+\s+(?P<host3>[a-z0-9][a-z0-9.-]*)\s|\bpod[ =]"(?:[\w-]+/)?(?P<host4>[a-z0-9][a-z0-9.-]*)`)
 
 // readDetail reads a line that says more about the event before it: the host and the
 // program of a help text, the node of an actor.
-func (s *Scanner) readDetail(l *line, f *fields) {
+func (s *Scanner) readDetail(l *line, f *match.Fields) {
 	e := s.lastEvent
 	if e == nil || e.stream != l.stream || l.number-e.number > detailLines {
 		return
 	}
 	if e.host == "" && e.rank < 0 {
-		e.host = f.text("host")
+		e.host = f.Text("host")
 	}
-	if program := f.text("program"); program != "" && len(e.text) < maxText/2 {
+	if program := f.Text("program"); program != "" && len(e.text) < match.MaxText/2 {
 		e.text += " " + program
 	}
 }
@@ -38,39 +41,39 @@ func (s *Scanner) readDetail(l *line, f *fields) {
 // inRecordOf reports whether l belongs to the message of several lines that a logger
 // wrote from the line of e on. Only the first line of such a message has a time.
 func (s *Scanner) inRecordOf(e *event, l *line) bool {
-	return e != nil && e.stream == l.stream && !l.timed && s.recordStart > 0 && e.number >= s.recordStart && l.number-e.number <= 2*besideSpan
+	return e != nil && e.stream == l.stream && !l.Timed && s.recordStart > 0 && e.number >= s.recordStart && l.number-e.number <= 2*besideSpan
 }
 
 // nameRecord gives the last event the host that a later line of its message names.
 func (s *Scanner) nameRecord(l *line) {
 	if e := s.lastEvent; s.inRecordOf(e, l) && e.number < l.number && e.host == "" && !e.hasOrigin() {
 		if host := s.matcher.wordings.named(hostWords, l.raw); host != nil {
-			e.host = plainText(host)
+			e.host = match.PlainText(host)
 		}
 	}
 }
 
 // readDescribedPod reads the name of the pod that kubectl describes.
-func (s *Scanner) readDescribedPod(l *line, f *fields) {
-	s.described = s.newEvent(s.matcher.byKey[rowNoReason], l)
-	s.described.host = f.text("host")
+func (s *Scanner) readDescribedPod(l *line, f *match.Fields) {
+	s.described = s.newEvent(s.matcher.byKey[catalogue.RowNoReason], l)
+	s.described.host = f.Text("host")
 }
 
 // readMissingTask adds a task to the event before it, which announces JAX's list of those
 // that did not come to a barrier.
-func (s *Scanner) readMissingTask(l *line, f *fields) {
+func (s *Scanner) readMissingTask(l *line, f *match.Fields) {
 	e := s.lastEvent
-	if e == nil || e.row.Kind != Absence || e.stream != l.stream || l.number-e.number > detailLines || len(e.named) >= maxRanks {
+	if e == nil || e.row.Kind != catalogue.Absence || e.stream != l.stream || l.number-e.number > detailLines || len(e.named) >= maxRanks {
 		return
 	}
-	e.named = append(e.named, f.number("rank"))
+	e.named = append(e.named, f.Number("rank"))
 }
 
 // podOf returns the pod that a line of kubectl is about, "" if there is none.
 func (s *Scanner) podOf(l *line) string {
 	if bytes.Contains(l.raw, []byte("pod")) || bytes.IndexByte(l.raw, '/') > 0 || bytes.Contains(l.raw, []byte("✖")) {
-		if f := findFields(podName(), l.raw); f != nil {
-			return f.text("host")
+		if f := match.FindFields(podName(), l.raw); f != nil {
+			return f.Text("host")
 		}
 	}
 	if d := s.described; d != nil && d.stream == l.stream && l.number-d.number < 200 && (l.raw[0] == ' ' || l.raw[0] == '\t' || bytes.HasPrefix(l.raw, []byte("Reason:")) || bytes.HasPrefix(l.raw, []byte("failed "))) {
@@ -82,12 +85,12 @@ func (s *Scanner) podOf(l *line) string {
 // startRows are the rows about what Kubernetes tries again until a pod starts: volumes,
 // images, nodes, probes.
 func startRows() []string {
-	return []string{rowMount, rowScheduling, rowImage, rowProbe, rowContainer, rowRegistry}
+	return []string{catalogue.RowMount, catalogue.RowScheduling, catalogue.RowImage, catalogue.RowProbe, catalogue.RowContainer, catalogue.RowRegistry}
 }
 
 // readPodStarted marks what kept a pod from starting as handled.
-func (s *Scanner) readPodStarted(l *line, f *fields) {
-	if f.text("ready") != f.text("all") {
+func (s *Scanner) readPodStarted(l *line, f *match.Fields) {
+	if f.Text("ready") != f.Text("all") {
 		return
 	}
 	pod := s.podOf(l)
@@ -102,8 +105,8 @@ func (s *Scanner) readPodStarted(l *line, f *fields) {
 
 // readStopping notes the first line that says that a worker was told to stop. What the
 // workers print after it may be an effect.
-func (s *Scanner) readStopping(l *line, _ *fields) {
+func (s *Scanner) readStopping(l *line, _ *match.Fields) {
 	if s.job.stopping == nil {
-		s.job.stopping = s.newEvent(s.matcher.byKey[rowStopped], l)
+		s.job.stopping = s.newEvent(s.matcher.byKey[catalogue.RowStopped], l)
 	}
 }

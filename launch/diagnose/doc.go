@@ -16,11 +16,10 @@
 //     hypothesis that the root cause explains is a consequence. Each hypothesis
 //     becomes a Finding.
 //
-// What lines mean is data: the rows of the map (Rows), from which docs/explain.md is
-// written, the prefixes that name a line's writer (prefixes), the lines about the job
-// (jobLines), among them the ends that launchers report (endPatterns), and the words by
-// which other lines are weighed (wordings). A row has one Kind. A finder looks for the
-// literals of all rows at once, and expressions read only the lines that have one.
+// What lines mean is data: the rows of package catalogue, the prefixes of package prefix,
+// the lines about the job (jobLines), among them the ends that launchers report
+// (endPatterns), and the words by which other lines are weighed (wordings). A row has one
+// Kind. Package match looks for the literals of all rows at once.
 //
 // Invariants: a finding needs evidence in the text, so a job that works has no
 // findings. The cost is linear in the text, and memory is bounded. The same text

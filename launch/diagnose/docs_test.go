@@ -4,16 +4,18 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/gorun/gorun/launch/diagnose/catalogue"
 )
 
 // TestChecksAreThoseOfGorunCheck shows that `gorun check` has every check that
 // findings name as one of its own.
 func TestChecksAreThoseOfGorunCheck(t *testing.T) {
 	checks := read(t, "../../docs/checks.md")
-	for _, r := range Rows() {
+	for _, r := range catalogue.Rows() {
 		for _, id := range r.Checks {
-			if is := strings.Contains(checks, "\n## "+id+" "); is != hasCheck(id) {
-				t.Errorf("row %s: %s is a check: %v, explain says %v", r.Key, id, is, hasCheck(id))
+			if is := strings.Contains(checks, "\n## "+id+" "); is != catalogue.HasCheck(id) {
+				t.Errorf("row %s: %s is a check: %v, explain says %v", r.Key, id, is, catalogue.HasCheck(id))
 			}
 		}
 	}
@@ -30,16 +32,16 @@ func TestDocumentation(t *testing.T) {
 
 Dumps of PyTorch's flight recorder are read too (X-HANG): per process group the first call that did not end, the ranks that wait in it, and the ranks that did not call it or called another; a group whose missing rank waits in another group is a consequence.
 
-Numbers are those of the NCCL catalogue; rows with an x are not in it. A check without X is one of ` + "`gorun check`" + ` ([checks.md](checks.md)), except ` + strings.Join(idsWithoutCheck(), ", ") + `, which no check can find before the job runs.
+Numbers are those of the NCCL catalogue; rows with an x are not in it. A check without X is one of ` + "`gorun check`" + ` ([checks.md](checks.md)), except ` + strings.Join(catalogue.IDsWithoutCheck(), ", ") + `, which no check can find before the job runs.
 
 `)
 	fmt.Fprintf(&b, "| kind of line | means |\n| --- | --- |\n")
-	for _, k := range kinds[Root:] {
-		fmt.Fprintf(&b, "| %s | %s |\n", k.name, k.meaning)
+	for _, k := range catalogue.Kinds() {
+		fmt.Fprintf(&b, "| %s | %s |\n", k, k.Meaning())
 	}
 	fmt.Fprintf(&b, "\n| row | checks | kind | line (RE2, any case) | means | fix | printed by | source |\n| --- | --- | --- | --- | --- | --- | --- | --- |\n")
 	cell := func(s string) string { return strings.ReplaceAll(s, "|", `\|`) }
-	for _, r := range Rows() {
+	for _, r := range catalogue.Rows() {
 		kind := r.Kind.String()
 		if len(r.Explains) > 0 {
 			kind += "; explains " + strings.Join(r.Explains, ", ")
@@ -48,7 +50,7 @@ Numbers are those of the NCCL catalogue; rows with an x are not in it. A check w
 			kind += "; cause if " + string(r.CauseIf)
 		}
 		pattern := "`` " + cell(r.Pattern) + " ``"
-		if r.Pattern == noLine {
+		if r.Pattern == catalogue.NoLine {
 			pattern = "(several lines together)"
 		}
 		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s | %s |\n",

@@ -5,6 +5,10 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+
+	"github.com/gorun/gorun/launch/diagnose/catalogue"
+	"github.com/gorun/gorun/launch/diagnose/match"
+	"github.com/gorun/gorun/launch/diagnose/prefix"
 )
 
 const (
@@ -27,10 +31,10 @@ const (
 // event is one piece of evidence: a line or a traceback that has a meaning.
 type event struct {
 	row    *compiledRow
-	kind   Kind // the row's, unless the event changes it
+	kind   catalogue.Kind // the row's, unless the event changes it
 	log    int
 	number int64
-	when   stamp
+	when   prefix.Stamp
 	stream streamKey
 
 	origin
@@ -66,21 +70,23 @@ type origin struct {
 // mayBeHandled reports whether more lines followed e than a worker prints while it
 // ends.
 func (e *event) mayBeHandled() bool {
-	return e.survived() || e.kind.has(lastOnly) && e.later > 2
+	return e.survived() || e.kind.Has(catalogue.LastOnly) && e.later > 2
 }
 
 // survived reports whether the worker survived e.
 func (e *event) survived() bool {
-	return e.handled || e.later > survivedAfter || e.kind.has(catchable) && e.later > lastLines || e.kind.has(general) && e.beside > wentOnBeside
+	return e.handled || e.later > survivedAfter || e.kind.Has(catalogue.MayBeCaught) && e.later > lastLines || e.kind.Has(catalogue.General) && e.beside > wentOnBeside
 }
 
 // displace marks e as handled after which so many errors came that it is not the last
 // word of its writer.
-func (e *event) displace() { e.handled = e.handled || e.kind.has(catchable) }
+func (e *event) displace() { e.handled = e.handled || e.kind.Has(catalogue.MayBeCaught) }
 
 // isMild reports whether e is a warning about a lost peer, as ranks print them that end
 // after another one.
-func (e *event) isMild() bool { return e.row.Kind.has(lossOfPeer) && strings.HasPrefix(e.text, "[W") }
+func (e *event) isMild() bool {
+	return e.row.Kind.Has(catalogue.LossOfPeer) && strings.HasPrefix(e.text, "[W")
+}
 
 // likeness returns what equal errors have in common: the row and the text without its
 // numbers.
@@ -116,11 +122,11 @@ type group struct {
 func (s *Scanner) record(e *event, detail string) *event {
 	g := s.groupOf(e, detail)
 	g.count++
-	if g.count == 1 && e.excerpt == nil && e.kind.mayExplain() {
+	if g.count == 1 && e.excerpt == nil && e.kind.MayExplain() {
 		s.openExcerpt(e)
 	}
 	s.flood.present.group = g
-	if last := s.lastEvent; last == nil || e.kind.tier() <= last.kind.tier() || last.stream != e.stream || e.number-last.number > detailLines {
+	if last := s.lastEvent; last == nil || e.kind.Tier() <= last.kind.Tier() || last.stream != e.stream || e.number-last.number > detailLines {
 		s.lastEvent = e
 	}
 	if len(g.events) < keptEvents {
@@ -129,7 +135,7 @@ func (s *Scanner) record(e *event, detail string) *event {
 		g.events[keptEvents/2+g.ring] = e
 		g.ring = (g.ring + 1) % (keptEvents / 2)
 	}
-	if e.kind.mayExplain() {
+	if e.kind.MayExplain() {
 		s.follow(e)
 	}
 	return e
@@ -172,57 +178,57 @@ func (s *Scanner) groupOf(e *event, detail string) *group {
 // newEvent returns the event of a line.
 func (s *Scanner) newEvent(row *compiledRow, l *line) *event {
 	return &event{
-		row: row, kind: row.Kind, log: l.stream.log, number: l.number, when: l.when, stream: l.stream,
-		text: plainText(l.raw), repeated: s.flood.isRepeated(),
-		origin: origin{rank: l.rank, local: l.local, task: l.task, pid: l.pid, host: l.host},
+		row: row, kind: row.Kind, log: l.stream.log, number: l.number, when: l.When, stream: l.stream,
+		text: match.PlainText(l.raw), repeated: s.flood.isRepeated(),
+		origin: origin{rank: l.Rank, local: l.Local, task: l.Task, pid: l.PID, host: l.Host},
 	}
 }
 
 // newMatch returns the event of a line that a row matches. The start of a long line says
 // little.
-func (s *Scanner) newMatch(row *compiledRow, f *fields, l *line) *event {
+func (s *Scanner) newMatch(row *compiledRow, f *match.Fields, l *line) *event {
 	e := s.newEvent(row, l)
-	if len(l.raw) > maxText && f.start > maxText/2 {
-		e.text = "… " + plainText(l.raw[f.start:])
+	if len(l.raw) > match.MaxText && f.Start > match.MaxText/2 {
+		e.text = "… " + match.PlainText(l.raw[f.Start:])
 	}
 	return e
 }
 
 // recordMatch records a line that a row matches.
-func (s *Scanner) recordMatch(row *compiledRow, f *fields, l *line) {
-	if isQuoted(l.raw, f.start) && row.Key != rowMount { // of which kubectl shows the Output:
+func (s *Scanner) recordMatch(row *compiledRow, f *match.Fields, l *line) {
+	if isQuoted(l.raw, f.Start) && row.Key != catalogue.RowMount { // of which kubectl shows the Output:
 		return
 	}
-	if row.Kind.has(general) {
+	if row.Kind.Has(catalogue.General) {
 		s.recordLoud(row, f, l)
 		return
 	}
-	if (row.Key == rowUnknownWarning || row.Key == rowTransport) && s.matcher.wordings.has(cascadeWords, l.raw) {
-		row = s.matcher.byKey[rowCascade]
+	if (row.Key == catalogue.RowUnknownWarning || row.Key == catalogue.RowTransport) && s.matcher.wordings.has(cascadeWords, l.raw) {
+		row = s.matcher.byKey[catalogue.RowCascade]
 	}
-	if last := s.unfinished.event; row.Key == rowMPIAdapter && last != nil && last.row.Key == rowMPI && last.stream == l.stream {
+	if last := s.unfinished.event; row.Key == catalogue.RowMPIAdapter && last != nil && last.row.Key == catalogue.RowMPI && last.stream == l.stream {
 		return // a line of the stack of the error
 	}
 	e := s.newMatch(row, f, l)
-	if row.Key == rowSelfTest { // the one that reports is not at fault
+	if row.Key == catalogue.RowSelfTest { // the one that reports is not at fault
 		e.origin = origin{rank: -1, local: -1, task: -1}
 	}
-	e.named = f.numbers("rank")
-	e.peer = f.text("peer")
-	e.host = cmp.Or(f.text("host"), e.host)
-	if pid := f.number("pid"); pid >= 0 {
+	e.named = f.Numbers("rank")
+	e.peer = f.Text("peer")
+	e.host = cmp.Or(f.Text("host"), e.host)
+	if pid := f.Number("pid"); pid >= 0 {
 		e.pid = pid
 	}
 	if e.host == "" && e.rank < 0 {
 		e.host = s.podOf(l)
 	}
-	if e.host == "" && e.peer == "" && !e.hasOrigin() && row.Key != rowSelfTest {
+	if e.host == "" && e.peer == "" && !e.hasOrigin() && row.Key != catalogue.RowSelfTest {
 		s.matcher.wordings.nameOrigin(e, l.raw)
 	}
 	if last := s.lastEvent; e.host == "" && !e.hasOrigin() && s.inRecordOf(last, l) {
 		e.host = last.host
 	}
-	if last := s.lastEvent; row.Key == rowActorNode && last != nil && last.row.Key == rowActorDied && last.stream == e.stream && e.number-last.number < detailLines {
+	if last := s.lastEvent; row.Key == catalogue.RowActorNode && last != nil && last.row.Key == catalogue.RowActorDied && last.stream == e.stream && e.number-last.number < detailLines {
 		e.host = last.host
 	}
 	e.readFields(l.raw)
@@ -230,11 +236,11 @@ func (s *Scanner) recordMatch(row *compiledRow, f *fields, l *line) {
 		s.unfinished = unfinished{event: e, from: l.number}
 	}
 	restarted, hasRestarted := s.job.overcome[l.stream.log]
-	if row.Kind.has(catchable) && bytes.HasPrefix(l.raw, []byte("[W")) { // the level of torch's logger
-		e.kind = Warning
+	if row.Kind.Has(catalogue.MayBeCaught) && bytes.HasPrefix(l.raw, []byte("[W")) { // the level of torch's logger
+		e.kind = catalogue.Warning
 	}
-	e.handled = row.Kind.has(catchable) && warningLine().Match(l.raw) ||
-		row.Key == rowStopped && hasRestarted && l.number-restarted < detailLines // a restart stops the workers that are left
+	e.handled = row.Kind.Has(catalogue.MayBeCaught) && warningLine().Match(l.raw) ||
+		row.Key == catalogue.RowStopped && hasRestarted && l.number-restarted < detailLines // a restart stops the workers that are left
 	s.record(e, "")
 	if t := s.tracebacks[l.stream]; t != nil && t.isOpen() {
 		t.events = append(t.events[:min(len(t.events), 16)], e)
@@ -258,7 +264,7 @@ func (s *Scanner) countLaterLines(l *line) {
 	kept := s.followed[:0]
 	for _, e := range s.followed {
 		if e.stream == l.stream {
-			e.handled = e.handled || recovers && e.later < 3 && e.kind != Root
+			e.handled = e.handled || recovers && e.later < 3 && e.kind != catalogue.Root
 			if e.other++; progresses || e.other%hintLines == 0 {
 				e.later++
 			}
@@ -289,4 +295,4 @@ func isShutdownLine(line []byte) bool {
 // launcherBanner matches the fixed lines that launchers print after the end of a worker.
 const launcherBanner = `^(?:Primary job |a non-zero exit code|thus causing|the job to be terminated|(?:mpirun|prterun|mpiexec) |srun: |slurmstepd(?:-[\w.-]+)?: |pdsh@|make(?:\[\d+\])?: )`
 
-var bannerLine = lazyRegexp(launcherBanner)
+var bannerLine = match.Lazy(launcherBanner)

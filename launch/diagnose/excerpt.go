@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"iter"
 	"slices"
+
+	"github.com/gorun/gorun/launch/diagnose/match"
+	"github.com/gorun/gorun/launch/diagnose/prefix"
 )
 
 const (
@@ -37,13 +40,13 @@ func (x *excerpt) lines() []string {
 func (s *Scanner) openExcerpt(e *event) {
 	x := &excerpt{stream: e.stream, number: e.number}
 	for h, text := range s.linesBefore(besideSpan) {
-		if (streamKey{e.log, h.label}) != e.stream {
+		if (streamKey{e.log, h.Label}) != e.stream {
 			continue
 		}
 		if len(x.before) == maxBefore || s.endsExcerpt(text) || bytes.HasPrefix(text, []byte("    ")) {
 			break
 		}
-		x.before = append(x.before, plainText(text))
+		x.before = append(x.before, match.PlainText(text))
 	}
 	slices.Reverse(x.before)
 	e.excerpt = x
@@ -64,7 +67,7 @@ func (s *Scanner) extendExcerpts(l *line) {
 		case len(x.after) == maxAfter || s.endsExcerpt(l.raw):
 			x.isOver = true
 		case !isRule(l.raw):
-			x.after = append(x.after, plainText(l.raw))
+			x.after = append(x.after, match.PlainText(l.raw))
 		}
 	}
 	s.excerpts = slices.DeleteFunc(s.excerpts, func(x *excerpt) bool { return x.isOver })
@@ -81,12 +84,12 @@ func (s *Scanner) endsExcerpt(text []byte) bool {
 }
 
 // stackFrame matches a line of a traceback or of a stack.
-var stackFrame = anyOf(`Traceback \(most recent`, `^During handling of the `, `^The above exception `, `^\s*File "`, `^\s*(?:frame )?#\d+[: ]`, `^\s*(?:0x|@ +0x)`, `\[ *\d+\] \S+\(`, ` NCCL INFO `)
+var stackFrame = match.AnyOf(`Traceback \(most recent`, `^During handling of the `, `^The above exception `, `^\s*File "`, `^\s*(?:frame )?#\d+[: ]`, `^\s*(?:0x|@ +0x)`, `\[ *\d+\] \S+\(`, ` NCCL INFO `)
 
 // linesBefore returns up to n lines before the present one with their prefixes, the last
 // one first, without empty lines. It sees the part of the log that is in memory.
-func (s *Scanner) linesBefore(n int) iter.Seq2[head, []byte] {
-	return func(yield func(head, []byte) bool) {
+func (s *Scanner) linesBefore(n int) iter.Seq2[prefix.Head, []byte] {
+	return func(yield func(prefix.Head, []byte) bool) {
 		text, earlier := s.before, s.previous
 		for range n {
 			if text = bytes.TrimRight(text, "\r\n"); len(text) == 0 {
@@ -98,16 +101,16 @@ func (s *Scanner) linesBefore(n int) iter.Seq2[head, []byte] {
 			at := bytes.LastIndexByte(text, '\n') + 1
 			p := text[at:][:min(len(text)-at, maxMatched)]
 			text = text[:at]
-			if inner, _, ok := unwrapDockerJSON(p); ok {
+			if inner, _, ok := prefix.UnwrapDockerJSON(p); ok {
 				p = bytes.TrimRight(inner, "\r\n")
 			}
-			pod, p := s.readPod(p)
-			h, rest := readHead(p)
+			pod, p := s.pods.Read(p)
+			h, rest := prefix.ReadHead(p)
 			if len(pod) > 0 {
-				h.addLabel(pod)
+				h.AddLabel(pod)
 			}
 			if s.section != nil {
-				h.addLabel([]byte(s.section.Name))
+				h.AddLabel([]byte(s.section.Name))
 			}
 			if !isRule(rest) && !yield(h, rest) {
 				return
@@ -117,9 +120,9 @@ func (s *Scanner) linesBefore(n int) iter.Seq2[head, []byte] {
 }
 
 // mayBeOf reports whether the prefixes of a line name no other writer than e's.
-func (e *event) mayBeOf(h head) bool {
+func (e *event) mayBeOf(h prefix.Head) bool {
 	other := func(a, b int) bool { return a >= 0 && b >= 0 && a != b }
-	return !other(h.rank, e.rank) && !other(h.local, e.local) && !other(h.task, e.task)
+	return !other(h.Rank, e.rank) && !other(h.Local, e.local) && !other(h.Task, e.task)
 }
 
 // messageOf returns the excerpt of an exception: the lines of its message after the one
@@ -128,7 +131,7 @@ func (s *Scanner) messageOf(e *exception) *excerpt {
 	x := &excerpt{isOver: true}
 	isFirst := true
 	for _, line := range e.message {
-		text := plainText([]byte(line))
+		text := match.PlainText([]byte(line))
 		switch {
 		case text == "":
 		case isFirst:

@@ -6,7 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gorun/gorun/internal/term"
+	"github.com/gorun/gorun/launch/diagnose/catalogue"
+	"github.com/gorun/gorun/launch/diagnose/match"
 )
 
 // Severity says how a finding relates to the failure.
@@ -76,28 +77,10 @@ const (
 )
 
 const (
-	// maxText and maxRanks bound a finding, in characters of its line and in ranks.
-	maxText     = 400
+	// maxRanks and maxEvidence bound a finding.
 	maxRanks    = 64
 	maxEvidence = 8
 )
-
-// plainText returns a line as valid UTF-8 without control characters, with at most
-// maxText characters. Of a longer line it leaves out a part in the middle.
-func plainText(p []byte) string {
-	if len(p) > 4*maxText {
-		p = slices.Concat(p[:2*maxText], p[len(p)-2*maxText:])
-	}
-	s := strings.ToValidUTF8(string(p), "")
-	s = strings.TrimSpace(strings.ReplaceAll(term.Plain(s), "\t", " "))
-	if len(s) <= maxText {
-		return s
-	}
-	if runes := []rune(s); len(runes) > maxText { // the reason is at the front or at the end
-		s = string(runes[:maxText*2/3]) + "…" + string(runes[len(runes)-maxText/3:])
-	}
-	return s
-}
 
 // shownEvent returns the event whose line the finding shows: the first, or an
 // event that soon follows it and has the row's Quote.
@@ -139,7 +122,7 @@ func (s *Scanner) finding(h *hypothesis) Finding {
 			ranks[r] = true
 		}
 	}
-	if h.row.Kind == Absence && len(e.named) == 0 { // its writer waits, and is not at fault
+	if h.row.Kind == catalogue.Absence && len(e.named) == 0 { // its writer waits, and is not at fault
 		clear(ranks)
 		f.Rank, f.Local = -1, -1
 	}
@@ -165,7 +148,7 @@ func (s *Scanner) finding(h *hypothesis) Finding {
 
 // lostAddress matches the address of the other side in a line about a connection that
 // failed.
-var lostAddress = lazyRegexp(`(?i)(?:\bconnect(?:ion|ing|ed)?\b(?: attempt)?(?: to| with| from)?(?: remote| peer| host| server| address)?(?: at)?|\bdial tcp|\b(?:peer|remote|reach|read error|write error|endpoint)\b(?: at)?|\bipv[46]:)[\s:=('"]*(?:\w+://)?(\[[\w.:%-]+\]:\d+|(?:\d{1,3}\.){3}\d{1,3}(?:<\d+>|:\d+)?|[a-z][\w-]*(?:\.[\w-]+)*:\d{2,5}\b)`)
+var lostAddress = match.Lazy(`(?i)(?:\bconnect(?:ion|ing|ed)?\b(?: attempt)?(?: to| with| from)?(?: remote| peer| host| server| address)?(?: at)?|\bdial tcp|\b(?:peer|remote|reach|read error|write error|endpoint)\b(?: at)?|\bipv[46]:)[\s:=('"]*(?:\w+://)?(\[[\w.:%-]+\]:\d+|(?:\d{1,3}\.){3}\d{1,3}(?:<\d+>|:\d+)?|[a-z][\w-]*(?:\.[\w-]+)*:\d{2,5}\b)`)
 
 // peerIn returns the address of the other side in a line about a connection that failed,
 // "" if the line names none.
@@ -182,11 +165,11 @@ func peerIn(text string) string {
 }
 
 // sourcePlace matches a line of a source file, which looks like an address.
-var sourcePlace = lazyRegexp(`\.(?:py|pyx|cc?|cpp|cu|hh?|hpp|go|rs|java|scala):\d+$`)
+var sourcePlace = match.Lazy(`\.(?:py|pyx|cc?|cpp|cu|hh?|hpp|go|rs|java|scala):\d+$`)
 
 // isAboutConnection matches what the system and programs say of a connection that
 // failed.
-var isAboutConnection = lazyRegexp(`(?i)refused|timed out|timeout|no route|unreachable|reset by|aborted?\b|closed|broken pipe|(?:failed|unable|could not|cannot) (?:to )?connect`)
+var isAboutConnection = match.Lazy(`(?i)refused|timed out|timeout|no route|unreachable|reset by|aborted?\b|closed|broken pipe|(?:failed|unable|could not|cannot) (?:to )?connect`)
 
 // onlyHost returns the host of events that have one, "" if they have none or several.
 func onlyHost(events []*event) string {
@@ -214,7 +197,7 @@ func (s *Scanner) evidence(h *hypothesis, shown *event) []Evidence {
 	})
 	var all []Evidence
 	for _, e := range events[:min(len(events), maxEvidence)] {
-		v := Evidence{Certainty: Explicit, File: s.logs[e.log].Name, Line: e.number, Time: e.when.text(), Rank: e.rank, Host: e.host, PID: e.pid, Text: e.text}
+		v := Evidence{Certainty: Explicit, File: s.logs[e.log].Name, Line: e.number, Time: e.when.Text(), Rank: e.rank, Host: e.host, PID: e.pid, Text: e.text}
 		switch {
 		case e.derived:
 			v.Certainty = Derived

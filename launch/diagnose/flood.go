@@ -158,7 +158,7 @@ func (s *Scanner) skipFlood(p []byte) int {
 // maySkip reports whether all that the scanner waits for is of floods, too: the ends of
 // tracebacks, the lines that follow an error.
 func (s *Scanner) maySkip() bool {
-	if s.report.isOpen || s.unfinished.event != nil || len(s.excerpts) > 0 || s.since.isKnown() {
+	if s.report.isOpen || s.unfinished.event != nil || len(s.excerpts) > 0 || s.since.IsKnown() {
 		return false
 	}
 	for _, t := range s.tracebacks {

@@ -5,6 +5,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/gorun/gorun/launch/diagnose/catalogue"
+	"github.com/gorun/gorun/launch/diagnose/match"
 )
 
 // floodOf returns n texts of part, one after the other.
@@ -157,12 +160,19 @@ func TestGeneralRowsMayRepeat(t *testing.T) {
 // TestFinderSkips holds what makes the finder fast: it looks at every second byte only,
 // because no pattern has a literal of less than five bytes.
 func TestFinderSkips(t *testing.T) {
-	if f := sharedMatcher().finder; f.stride < 2 {
-		for _, places := range f.places {
-			for _, p := range places {
-				if len(p.word) < gram+1 {
-					t.Errorf("%q is short", p.word)
-				}
+	var patterns []string
+	for _, row := range catalogue.Rows() {
+		if row.Pattern != catalogue.NoLine {
+			patterns = append(patterns, row.Pattern)
+		}
+	}
+	for _, l := range jobLines() {
+		patterns = append(patterns, l.pattern)
+	}
+	for _, pattern := range patterns {
+		for _, word := range match.Literals(pattern) {
+			if len(word) <= match.Gram {
+				t.Errorf("%q is short: %s", word, pattern)
 			}
 		}
 	}

@@ -43,23 +43,6 @@ func FuzzScan(f *testing.F) {
 	})
 }
 
-func FuzzHead(f *testing.F) {
-	for _, line := range samples(f) {
-		for _, addPrefix := range linePrefixes {
-			f.Add([]byte(addPrefix(1, 2, line.text)))
-		}
-	}
-	f.Fuzz(func(t *testing.T, line []byte) {
-		h, rest := readHead(line)
-		if !bytes.HasSuffix(line, rest) {
-			t.Errorf("%q is no end of %q", rest, line)
-		}
-		if h.rank < -1 || h.pid < 0 || h.task < -1 || h.local < -1 {
-			t.Errorf("%q: %+v", line, h)
-		}
-	})
-}
-
 func BenchmarkScan(b *testing.B) {
 	healthy := read(b, "testdata/explain/healthy-info.log")
 	steps := strings.Repeat("2026-11-21T16:39:58.123Z [default3]:step 1234 loss 2.31234 lr 3.0e-04 tokens/s 123456 grad_norm 0.123 errors 0\n", 100)

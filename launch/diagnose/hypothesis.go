@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/gorun/gorun/launch/diagnose/catalogue"
 )
 
 // Findings returns what the logs that were read mean, the most probable cause
@@ -45,14 +47,14 @@ type hypothesis struct {
 	events   []*event
 	count    int64
 	first    *event
-	tier     tier
+	tier     catalogue.Tier
 	severity Severity
 }
 
 // showsFailure reports whether h alone shows that the job failed.
 func (h *hypothesis) showsFailure() bool {
-	return h.tier != tierHarmless && slices.ContainsFunc(h.events, func(e *event) bool {
-		return !e.mayBeHandled() && (e.kind != Warning || e.inTraceback)
+	return h.tier != catalogue.TierHarmless && slices.ContainsFunc(h.events, func(e *event) bool {
+		return !e.mayBeHandled() && (e.kind != catalogue.Warning || e.inTraceback)
 	})
 }
 
@@ -62,13 +64,13 @@ func (h *hypothesis) showsFailure() bool {
 func (s *Scanner) showsCertainFailure(h *hypothesis) bool {
 	return h.showsFailure() && slices.ContainsFunc(h.events, func(e *event) bool {
 		switch {
-		case e.survived(), s.job.wentWell[e.log] && e.kind.tier() >= tierClue && e.kind != Stop:
+		case e.survived(), s.job.wentWell[e.log] && e.kind.Tier() >= catalogue.TierClue && e.kind != catalogue.Stop:
 			return false
-		case e.kind == Root:
+		case e.kind == catalogue.Root:
 			return true
-		case e.kind == Logged && e.row.Key == rowLogged: // programs log many errors
+		case e.kind == catalogue.Logged && e.row.Key == catalogue.RowLogged: // programs log many errors
 			return false
-		case e.kind.has(catchable):
+		case e.kind.Has(catalogue.MayBeCaught):
 			return e.later == 0 && e.other <= 3
 		}
 		return e.later <= lastLines
@@ -133,9 +135,9 @@ func (s *Scanner) recorded() hypothesisSet {
 			if i == 0 {
 				count += g.count - int64(len(g.events))
 			}
-			if e.row.Key == rowCrashed && s.isRASCrash(e) {
-				e.row = s.matcher.byKey[rowRAS]
-				all.add(rowRAS, e, count)
+			if e.row.Key == catalogue.RowCrashed && s.isRASCrash(e) {
+				e.row = s.matcher.byKey[catalogue.RowRAS]
+				all.add(catalogue.RowRAS, e, count)
 				continue
 			}
 			all.add(key, e, count)
@@ -150,7 +152,7 @@ func (s *Scanner) overcomeErrors() map[string]bool {
 	all := map[string]bool{}
 	for _, g := range s.groups {
 		for _, e := range g.events {
-			if e.kind.has(catchable) && e.later > lastLines {
+			if e.kind.Has(catalogue.MayBeCaught) && e.later > lastLines {
 				all[e.likeness()] = true
 			}
 		}
@@ -164,8 +166,8 @@ func (s *Scanner) lastResort(all hypothesisSet) []*event {
 	if exit != nil && (!s.job.failed || s.wasOvercome(exit) || exit.log != len(s.logs)-1 || s.number-exit.number >= maxLastWords) {
 		exit = nil
 	}
-	isReason := func(h *hypothesis) bool { return h.row.Key != rowSummary }
-	if exit != nil && exit.row.Key != rowNoReason && !slices.ContainsFunc(all.list(), isReason) { // the code is a signal
+	isReason := func(h *hypothesis) bool { return h.row.Key != catalogue.RowSummary }
+	if exit != nil && exit.row.Key != catalogue.RowNoReason && !slices.ContainsFunc(all.list(), isReason) { // the code is a signal
 		return []*event{exit}
 	}
 	if e := s.job.hint; e != nil && !s.overcomeErrors()[e.likeness()] && !slices.ContainsFunc(all.list(), e.isOutweighedBy) {
@@ -182,23 +184,23 @@ func (s *Scanner) lastResort(all hypothesisSet) []*event {
 func markConsequences(list []*hypothesis) {
 	var lost *event // the first that shows a lost peer
 	for _, h := range list {
-		if h.row.Kind.has(lossOfPeer) && (lost == nil || before(h.first, lost)) {
+		if h.row.Kind.Has(catalogue.LossOfPeer) && (lost == nil || before(h.first, lost)) {
 			lost = h.first
 		}
 	}
 	for _, h := range list {
 		explains := func(o *hypothesis) bool {
-			return o != h && o.tier < tierVague && slices.Contains(o.row.Explains, h.row.ID())
+			return o != h && o.tier < catalogue.TierVague && slices.Contains(o.row.Explains, h.row.ID())
 		}
-		if h.tier < tierVague && slices.ContainsFunc(list, explains) || lost != nil && (h.tier == tierVague || h.row.Kind == Symptom && !before(h.first, lost)) {
-			h.tier = tierConsequence
+		if h.tier < catalogue.TierVague && slices.ContainsFunc(list, explains) || lost != nil && (h.tier == catalogue.TierVague || h.row.Kind == catalogue.Symptom && !before(h.first, lost)) {
+			h.tier = catalogue.TierConsequence
 		}
 	}
 }
 
 // isOutweighedBy reports whether h may explain the failure, or knows the line of the hint e.
 func (e *event) isOutweighedBy(h *hypothesis) bool {
-	mayExplain := h.row.Kind != Harmless && h.row.Key != rowSummary
+	mayExplain := h.row.Kind != catalogue.Harmless && h.row.Key != catalogue.RowSummary
 	return slices.ContainsFunc(h.events, func(o *event) bool {
 		return mayExplain && !o.survived() || o.log == e.log && o.number == e.number
 	})
@@ -216,13 +218,13 @@ func (s *Scanner) rate(h *hypothesis) {
 }
 
 // tierOf returns the tier of a hypothesis with the event e alone.
-func (s *Scanner) tierOf(e *event) tier {
-	t := e.kind.tier()
+func (s *Scanner) tierOf(e *event) catalogue.Tier {
+	t := e.kind.Tier()
 	switch {
 	case e.row.CauseIf != "" && s.job.facts[e.row.CauseIf]:
-		return tierCause
-	case t < tierSurvived && e.survived():
-		return tierSurvived
+		return catalogue.TierCause
+	case t < catalogue.TierSurvived && e.survived():
+		return catalogue.TierSurvived
 	}
 	return t
 }
@@ -245,11 +247,11 @@ func setSeverities(all []*hypothesis) {
 	top := all[0]
 	for i, h := range all {
 		switch {
-		case h.tier == tierHarmless:
+		case h.tier == catalogue.TierHarmless:
 			h.severity = SeverityHarmless
-		case h.tier == tierConsequence,
-			h.tier != top.tier && (top.tier == tierCause || h.tier > tierAbsence),
-			i > 0 && h.tier == tierCause && h.row.Kind == Unreachable:
+		case h.tier == catalogue.TierConsequence,
+			h.tier != top.tier && (top.tier == catalogue.TierCause || h.tier > catalogue.TierAbsence),
+			i > 0 && h.tier == catalogue.TierCause && h.row.Kind == catalogue.Unreachable:
 			h.severity = SeverityConsequence
 		default:
 			h.severity = SeverityCause
@@ -260,14 +262,14 @@ func setSeverities(all []*hypothesis) {
 // order compares the times of a and b, or their logs and lines where times are
 // unknown or equal. Of two logs an event with a time comes first.
 func order(a, b *event) int {
-	if a.when.isKnown() != b.when.isKnown() && a.log != b.log {
-		if a.when.isKnown() {
+	if a.when.IsKnown() != b.when.IsKnown() && a.log != b.log {
+		if a.when.IsKnown() {
 			return -1
 		}
 		return 1
 	}
-	if a.when.isKnown() && b.when.isKnown() {
-		if c := a.when.cmp(b.when); c != 0 {
+	if a.when.IsKnown() && b.when.IsKnown() {
+		if c := a.when.Cmp(b.when); c != 0 {
 			return c
 		}
 	}
@@ -278,5 +280,5 @@ func before(a, b *event) bool { return order(a, b) < 0 }
 
 // comparable reports whether it is known which of a and b came first.
 func comparable(a, b *event) bool {
-	return a.log == b.log || a.when.isKnown() && b.when.isKnown()
+	return a.log == b.log || a.when.IsKnown() && b.when.IsKnown()
 }

@@ -7,6 +7,9 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/gorun/gorun/launch/diagnose/catalogue"
+	"github.com/gorun/gorun/launch/diagnose/match"
 )
 
 // maxEntries bounds each table of a job.
@@ -23,7 +26,7 @@ type job struct {
 	nccl    ncclLines
 	watchdogs
 	endings
-	facts    map[Fact]bool
+	facts    map[catalogue.Fact]bool
 	failed   bool // a launcher reports a failure
 	overcome outcomes
 }
@@ -70,7 +73,7 @@ type ncclLines struct {
 
 func newJob() job {
 	return job{
-		facts: map[Fact]bool{}, writers: writers{map[int]struct{}{}, map[int]struct{}{}, map[string]struct{}{}, announcements{ranks: map[int]*announcement{}}},
+		facts: map[catalogue.Fact]bool{}, writers: writers{map[int]struct{}{}, map[int]struct{}{}, map[string]struct{}{}, announcements{ranks: map[int]*announcement{}}},
 		pids: map[process]membership{}, inits: map[initKey]lineRef{},
 		nccl: ncclLines{versions: map[string]string{}, addresses: map[string]string{}}, watchdogs: watchdogs{timeouts: map[int]collectiveTimeout{}, stopped: map[int]struct{}{}}, overcome: outcomes{}, endings: endings{exited: map[int]*event{}, taskHosts: map[int]string{}, wentWell: map[int]bool{}},
 	}
@@ -105,21 +108,21 @@ func (s lineRef) near(t lineRef, n int64) bool {
 
 // recordWriter records the rank, local rank and host of a line.
 func (j *job) recordWriter(l *line) {
-	if l.rank >= 0 && len(j.writers.ranks) < maxEntries {
-		j.writers.ranks[l.rank] = struct{}{}
+	if l.Rank >= 0 && len(j.writers.ranks) < maxEntries {
+		j.writers.ranks[l.Rank] = struct{}{}
 	}
-	if l.local >= 0 && len(j.writers.locals) < maxEntries {
-		j.writers.locals[l.local] = struct{}{}
+	if l.Local >= 0 && len(j.writers.locals) < maxEntries {
+		j.writers.locals[l.Local] = struct{}{}
 	}
-	if l.host == "" {
+	if l.Host == "" {
 		return
 	}
 	if len(j.writers.hosts) < 2 {
-		j.writers.hosts[l.host] = struct{}{} // two are enough: only whether there are several counts
+		j.writers.hosts[l.Host] = struct{}{} // two are enough: only whether there are several counts
 	}
-	if p := (process{l.host, l.pid}); l.rank >= 0 && l.pid > 0 && len(j.pids) < maxEntries {
+	if p := (process{l.Host, l.PID}); l.Rank >= 0 && l.PID > 0 && len(j.pids) < maxEntries {
 		if _, known := j.pids[p]; !known {
-			j.pids[p] = membership{l.rank, 0}
+			j.pids[p] = membership{l.Rank, 0}
 		}
 	}
 }
@@ -154,19 +157,19 @@ func jobLines() []jobLine {
 		{pattern: `ray::\S+\(\) \(pid=(?P<pid>\d+)(?:, ip=(?P<host>[^\s,)]+))?`, read: (*Scanner).readRayTask},
 		{pattern: `comm 0x[0-9a-fA-F]+ rank (?P<rank>\d+) n[rR]anks (?P<size>\d+)(?:.* commId (?P<comm>0x\w+))?.* - (?:Init )?(?P<state>START|COMPLETE|Init COMPLETE)`, read: (*Scanner).readInit},
 		{pattern: `Bootstrap ?: Using (?:\[\d+\])?[\w.@-]+:(?P<address>[0-9a-fA-F.:]+)(?:%\w+)?<`, read: (*Scanner).readAddress},
-		{pattern: `(?i)NCCL_NET set by environment to ib|NCCL_NET=ib|network ib not found|using network ib`, read: func(s *Scanner, _ *line, _ *fields) { s.job.facts[AskedInfiniBand] = true }},
+		{pattern: `(?i)NCCL_NET set by environment to ib|NCCL_NET=ib|network ib not found|using network ib`, read: func(s *Scanner, _ *line, _ *match.Fields) { s.job.facts[catalogue.AskedInfiniBand] = true }},
 		{pattern: `NCCL version (?P<version>\d+\.\d+\.\d+)\+`, read: (*Scanner).readVersion},
-		{pattern: `(?i)ras(?:msg|thread|client|coll|net|comm|conn|peer)|src/ras/|ncclras`, read: func(s *Scanner, l *line, _ *fields) {
+		{pattern: `(?i)ras(?:msg|thread|client|coll|net|comm|conn|peer)|src/ras/|ncclras`, read: func(s *Scanner, l *line, _ *match.Fields) {
 			s.job.nccl.ras = append(s.job.nccl.ras[:min(len(s.job.nccl.ras), 256)], l.ref())
 		}},
-		{pattern: `libnccl\.so`, read: func(s *Scanner, l *line, _ *fields) {
+		{pattern: `libnccl\.so`, read: func(s *Scanner, l *line, _ *match.Fields) {
 			s.job.nccl.frames = append(s.job.nccl.frames[:min(len(s.job.nccl.frames), 256)], l.ref())
 		}},
 		{pattern: `(?i)watchdog caught collective operation timeout|detected by watchdog at work(?:: (?P<work>\d+))?|(?P<failed>Some NCCL operations have failed or timed out)`, read: (*Scanner).readWatchdog},
 		{pattern: `(?P<root>first observed failure)|^\s*Failures:\s*$`, read: (*Scanner).readElastic},
 		{pattern: announceLine, read: (*Scanner).readAnnouncement},
-		{pattern: `(?i)world_size\W{1,4}(?P<size>\d{1,7})\b`, read: func(s *Scanner, _ *line, f *fields) {
-			s.job.world = max(s.job.world, min(f.number("size"), 1<<20))
+		{pattern: `(?i)world_size\W{1,4}(?P<size>\d{1,7})\b`, read: func(s *Scanner, _ *line, f *match.Fields) {
+			s.job.world = max(s.job.world, min(f.Number("size"), 1<<20))
 		}},
 	}...)
 }
@@ -175,19 +178,19 @@ func (l *line) ref() lineRef { return lineRef{l.stream.log, l.number} }
 
 // readInit reads NCCL's Init START and Init COMPLETE. They show which process has
 // which rank, and which ranks hang there.
-func (s *Scanner) readInit(l *line, f *fields) {
-	rank, size := f.number("rank"), f.number("size")
+func (s *Scanner) readInit(l *line, f *match.Fields) {
+	rank, size := f.Number("rank"), f.Number("size")
 	j := &s.job
-	p := process{l.host, l.pid}
-	if l.pid > 0 && size >= j.pids[p].size && len(j.pids) < maxEntries {
+	p := process{l.Host, l.PID}
+	if l.PID > 0 && size >= j.pids[p].size && len(j.pids) < maxEntries {
 		j.pids[p] = membership{rank, size}
 	}
 	j.world = max(j.world, size)
-	key := initKey{f.text("comm"), rank}
+	key := initKey{f.Text("comm"), rank}
 	if key.comm == "" { // releases without commId print no START either
 		return
 	}
-	if f.text("state") != "START" {
+	if f.Text("state") != "START" {
 		delete(j.inits, key)
 	} else if len(j.inits) < maxEntries {
 		j.inits[key] = l.ref()
@@ -195,9 +198,9 @@ func (s *Scanner) readInit(l *line, f *fields) {
 }
 
 // readAddress reads the address under which a rank of NCCL is reached.
-func (s *Scanner) readAddress(l *line, f *fields) {
-	if l.host != "" && len(s.job.nccl.addresses) < maxTracked {
-		s.job.nccl.addresses[f.text("address")] = l.host
+func (s *Scanner) readAddress(l *line, f *match.Fields) {
+	if l.Host != "" && len(s.job.nccl.addresses) < maxTracked {
+		s.job.nccl.addresses[f.Text("address")] = l.Host
 	}
 }
 
@@ -213,10 +216,10 @@ func (j *job) nameHost(peer string) string {
 
 // readVersion reads the version that NCCL itself prints. The version in torch's
 // errors is the version with which torch was built.
-func (s *Scanner) readVersion(l *line, f *fields) {
-	s.job.nccl.version = f.text("version")
-	if l.host != "" && len(s.job.nccl.versions) < maxTracked {
-		s.job.nccl.versions[l.host] = s.job.nccl.version
+func (s *Scanner) readVersion(l *line, f *match.Fields) {
+	s.job.nccl.version = f.Text("version")
+	if l.Host != "" && len(s.job.nccl.versions) < maxTracked {
+		s.job.nccl.versions[l.Host] = s.job.nccl.version
 	}
 }
 

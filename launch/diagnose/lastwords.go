@@ -5,6 +5,10 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+
+	"github.com/gorun/gorun/launch/diagnose/catalogue"
+	"github.com/gorun/gorun/launch/diagnose/match"
+	"github.com/gorun/gorun/launch/diagnose/prefix"
 )
 
 const (
@@ -17,7 +21,7 @@ const (
 
 // noWords matches lines that say nothing about why a program ended: of launchers, of
 // the frames of a stack, of progress bars and empty boxes.
-var noWords = anyOf(
+var noWords = match.AnyOf(
 	`^\W*$`, `^terminate called `, `^Exception raised from `, `^goroutine \d+ \[`, `^exit status \d+$`, `^Traceback \(`, `^During handling of the `, `^Exception in thread `, `^LAUNCH (?:INFO|ERROR)\b`, `^launch proc_id:`, `^The above exception `, `^frame #\d+: `, ` NCCL INFO `, `^(?:usage|Usage): `, `^(?:\t|  )`, `^(?:srun|slurmstepd|salloc|sbatch)\b`, `\d+%\|`, `it/s\]`, `^[EWIF]\d{4} `,
 	`torch[./]distributed[./](?:elastic|run|launch)`, `OMP_NUM_THREADS`, `^\[[EWIF]\b`, `HYDRA_FULL_ERROR`, `Killing subprocess`, `^(?:Thread|Current thread) 0x`, `^Extension modules: `, `(?i)^ ?(?:#\d+ |\[0x|0x[0-9a-f]+|@ +0x|\*\*\* |Fatal Python error: |Aborted|backtrace|Stack trace|\[\S+:\d+\] (?:\[ *\d+\]|\*\*\*|Signal|Failing at)|Signal(?: code)?: |Failing at address|Process received|==== backtrace|\d+:? +0x|=====|\d+ +\S+\.so)`,
 	launcherBanner, `^ ?(?:MPICH ERROR |aborting job|application called MPI_Abort|MPI_ABORT was invoked)`,
@@ -34,15 +38,15 @@ func (s *Scanner) lastWords(end *event) (words string, x *excerpt) {
 			continue
 		}
 		inner, isBoxed := inBox(text)
-		isOpen = isBoxed && (isOpen || words == "") && len(box)+len(inner) < maxText
+		isOpen = isBoxed && (isOpen || words == "") && len(box)+len(inner) < match.MaxText
 		if isOpen {
 			box = strings.TrimSpace(inner + " " + box)
 		}
 		if words == "" {
-			words = plainText(text)
+			words = match.PlainText(text)
 		} else if isOpen {
 			continue
-		} else if x.before = append(x.before, plainText(text)); len(x.before) == maxBefore {
+		} else if x.before = append(x.before, match.PlainText(text)); len(x.before) == maxBefore {
 			break
 		}
 	}
@@ -53,22 +57,22 @@ func (s *Scanner) lastWords(end *event) (words string, x *excerpt) {
 // inBox returns the words of a line of a box that a program draws around an error with
 // asterisks, and beside it perhaps a picture. ok reports whether the line is of such a box.
 func inBox(line []byte) (words string, ok bool) {
-	text := strings.TrimSpace(plainText(line))
+	text := strings.TrimSpace(match.PlainText(line))
 	isDrawn := func(word string) bool { return strings.Trim(word, `*|/\_`) == "" || word == "[ABORT]" || word == "O/|" }
 	return strings.Join(slices.DeleteFunc(strings.Fields(text), isDrawn), " "), strings.HasPrefix(text, "*") || strings.HasSuffix(text, "*")
 }
 
 // readRayTask reads the process of a task of Ray whose traceback follows.
-func (s *Scanner) readRayTask(l *line, f *fields) {
-	s.rayTask = s.newEvent(s.matcher.byKey[rowNoReason], l)
-	s.rayTask.pid, s.rayTask.host = f.number("pid"), f.text("host")
+func (s *Scanner) readRayTask(l *line, f *match.Fields) {
+	s.rayTask = s.newEvent(s.matcher.byKey[catalogue.RowNoReason], l)
+	s.rayTask.pid, s.rayTask.host = f.Number("pid"), f.Text("host")
 }
 
 // readExit reads a warning that torch prints when a program ends normally and left its
 // process group open.
-func (s *Scanner) readExit(l *line, _ *fields) {
-	if l.rank >= 0 && len(s.job.exited) < maxEntries && s.job.exited[l.rank] == nil {
-		s.job.exited[l.rank] = s.newEvent(s.matcher.byKey[rowPeerExited], l)
+func (s *Scanner) readExit(l *line, _ *match.Fields) {
+	if l.Rank >= 0 && len(s.job.exited) < maxEntries && s.job.exited[l.Rank] == nil {
+		s.job.exited[l.Rank] = s.newEvent(s.matcher.byKey[catalogue.RowPeerExited], l)
 	}
 }
 
@@ -76,10 +80,10 @@ func (s *Scanner) readExit(l *line, _ *fields) {
 const hintTail = 8
 
 // errorMark matches the short marks of errors: levels of loggers, of the kernel.
-var errorMark = lazyRegexp(`^(?:[EF]\d{4} |[EF] \S+:\d+\] |[EF]/\w|<[0-3]>|!!!|\W*❌)|(?:^|\s)[\[(](?:[EF]|ERR|critical|fatal)[\]) ]|(?:^|\s)(?:ERR|CRIT|FTL|ABORT|STOP)[: ]|\blevel=err\b`)
+var errorMark = match.Lazy(`^(?:[EF]\d{4} |[EF] \S+:\d+\] |[EF]/\w|<[0-3]>|!!!|\W*❌)|(?:^|\s)[\[(](?:[EF]|ERR|critical|fatal)[\]) ]|(?:^|\s)(?:ERR|CRIT|FTL|ABORT|STOP)[: ]|\blevel=err\b`)
 
 // counter matches a name and its number.
-var counter = lazyRegexp(`[\w-]+[ :=]{1,3}-?\d[\w.%/]*`)
+var counter = match.Lazy(`[\w-]+[ :=]{1,3}-?\d[\w.%/]*`)
 
 // readHint looks for words of a failure in the last lines of a log. They count only if
 // nothing else in the logs does.
@@ -94,7 +98,7 @@ func (s *Scanner) readHint() {
 		end := bytes.TrimRight(text, "\r\n\t ")
 		number -= int64(bytes.Count(text[len(end):], []byte{'\n'}))
 		at := bytes.LastIndexAny(end, "\r\n") + 1
-		h, rest := readHead(end[at:][:min(len(end)-at, maxMatched)])
+		h, rest := prefix.ReadHead(end[at:][:min(len(end)-at, maxMatched)])
 		text = end[:at]
 		switch {
 		case len(end) == 0:
@@ -103,7 +107,7 @@ func (s *Scanner) readHint() {
 		case errorMark().Match(rest) || words.has(hintWords, counter().ReplaceAll(rest, nil)):
 			isWeak := words.has(summaryWords, rest) || words.has(cascadeWords, rest)
 			if s.job.hint == nil || !isWeak {
-				s.job.hint = s.newEvent(s.matcher.byKey[rowLogged], &line{head: h, raw: rest, number: number, stream: streamKey{log, h.label}})
+				s.job.hint = s.newEvent(s.matcher.byKey[catalogue.RowLogged], &line{Head: h, raw: rest, number: number, stream: streamKey{log, h.Label}})
 				words.nameOrigin(s.job.hint, rest)
 			}
 			if !isWeak {

@@ -1,12 +1,17 @@
 package diagnose
 
-import "bytes"
+import (
+	"bytes"
+
+	"github.com/gorun/gorun/launch/diagnose/match"
+	"github.com/gorun/gorun/launch/diagnose/prefix"
+)
 
 // readLine reads one line. Docker may have wrapped it in JSON.
 func (s *Scanner) readLine(p []byte) {
-	inner, when, ok := unwrapDockerJSON(bytes.TrimRight(p, "\r\n"))
+	inner, when, ok := prefix.UnwrapDockerJSON(bytes.TrimRight(p, "\r\n"))
 	if !ok {
-		s.readText(p, stamp{})
+		s.readText(p, prefix.Stamp{})
 		return
 	}
 	for part := range bytes.FieldsFuncSeq(inner, func(r rune) bool { return r == '\n' || r == '\r' }) {
@@ -15,14 +20,14 @@ func (s *Scanner) readLine(p []byte) {
 }
 
 // readText reads one line without its JSON. when is the time in the JSON.
-func (s *Scanner) readText(p []byte, when stamp) {
+func (s *Scanner) readText(p []byte, when prefix.Stamp) {
 	p = bytes.TrimRight(p, "\r\n")
 	if front := p[:min(len(p), maxMatched)]; bytes.IndexByte(front, 0x1b) >= 0 {
 		p = colours().ReplaceAll(front, nil)
 	}
 	var words entries
 	hasWord, first := false, 0 // first: where the first word ends
-	s.matcher.finder.all(p, func(e, end int) {
+	s.matcher.finder.All(p, func(e, end int) {
 		if !hasWord {
 			hasWord, first = true, end
 		}
@@ -36,9 +41,9 @@ func (s *Scanner) readText(p []byte, when stamp) {
 		return
 	}
 	l := line{number: s.number, words: words}
-	l.head, l.raw = s.readWriter(p, when)
-	l.stream = streamKey{len(s.logs) - 1, l.label}
-	if l.timed {
+	l.Head, l.raw = s.readWriter(p, when)
+	l.stream = streamKey{len(s.logs) - 1, l.Label}
+	if l.Timed {
 		s.recordStart = l.number
 	}
 	s.flood.readFrom(l.stream)
@@ -50,7 +55,7 @@ func (s *Scanner) readText(p []byte, when stamp) {
 	s.hasText = s.hasText || len(bytes.TrimSpace(l.raw)) > 0
 	log := &s.logs[l.stream.log]
 	if log.isTail && len(bytes.TrimSpace(p)) > 0 {
-		s.lastLine = plainText(p) // with its prefixes, because log.Fatal begins with the time
+		s.lastLine = match.PlainText(p) // with its prefixes, because log.Fatal begins with the time
 	}
 	if s.isTooOld(&l) {
 		return
@@ -61,50 +66,33 @@ func (s *Scanner) readText(p []byte, when stamp) {
 // readWriter reads who wrote a line, and when: from its prefixes, else from the file of
 // which tail prints it, else from the log. when is the time in docker's JSON. It returns
 // the text of the line as well.
-func (s *Scanner) readWriter(p []byte, when stamp) (head, []byte) {
-	pod, text := s.readPod(p)
-	h, raw := readHead(text)
+func (s *Scanner) readWriter(p []byte, when prefix.Stamp) (prefix.Head, []byte) {
+	pod, text := s.pods.Read(p)
+	h, raw := prefix.ReadHead(text)
 	if len(pod) > 0 {
-		h.addLabel(pod)
-		h.removePrefix(pod)
-		if name := innerName(pod[:bytes.IndexByte(pod, ' ')]); h.host == "" && isName(name) && bytes.ContainsAny(name, "0123456789") {
-			h.host = plainText(name)
-		}
-		if t, _ := readTime(p); t.isKnown() {
-			h.setTime(t)
+		h.SetPod(pod)
+		if t, _ := prefix.ReadTime(p); t.IsKnown() {
+			h.SetTime(t)
 		}
 	}
 	log := &s.logs[len(s.logs)-1]
 	if s.section != nil {
-		h.addLabel([]byte(s.section.Name))
-		h.writtenTo(s.section)
+		h.AddLabel([]byte(s.section.Name))
+		s.section.nameWriter(&h)
 	}
-	h.writtenTo(log)
-	if when.isKnown() {
-		h.when = when
+	log.nameWriter(&h)
+	if when.IsKnown() {
+		h.When = when
 	}
 	switch {
 	case log.isTail:
-		h.when = stamp{}
-	case h.when.isKnown():
-		s.now = h.when
+		h.When = prefix.Stamp{}
+	case h.When.IsKnown():
+		s.now = h.When
 	default:
-		h.when = s.now
+		h.When = s.now
 	}
 	return h, raw
-}
-
-// writtenTo fills what the prefixes do not say of the writer from the log.
-func (h *head) writtenTo(log *Log) {
-	if h.rank < 0 {
-		h.rank = log.Rank
-	}
-	if h.local < 0 {
-		h.local = log.Local
-	}
-	if h.host == "" {
-		h.host = log.Host
-	}
 }
 
 // classify gives a line to the reports, the job, the rows and the tracebacks. hasWord
@@ -122,7 +110,7 @@ func (s *Scanner) classify(l *line, hasWord bool) {
 	if hasWord {
 		for i, f := range s.matcher.jobLines {
 			if f.read != nil && l.words.has(len(s.matcher.rows)+i) {
-				if found := findFields(f.re(), l.raw); found != nil {
+				if found := match.FindFields(f.re(), l.raw); found != nil {
 					f.read(s, l, found)
 				}
 			}

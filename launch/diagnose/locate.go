@@ -4,6 +4,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/gorun/gorun/launch/diagnose/catalogue"
 )
 
 // locate finds the rank and host of an event from its process, its label and its
@@ -66,7 +68,7 @@ func (s *Scanner) endOf(e *event) *event {
 func (s *Scanner) nameWriters(events []*event) {
 	only := s.onlyEnd()
 	for _, e := range events {
-		if e.hasOrigin() || e.kind == Root || e.kind == Stop || e.derived {
+		if e.hasOrigin() || e.kind == catalogue.Root || e.kind == catalogue.Stop || e.derived {
 			continue
 		}
 		end := s.endAfter(e)
@@ -158,7 +160,7 @@ func (s *Scanner) nameOnlyHost(all []*hypothesis) {
 	}
 	hasOrigin := func(e *event) bool { return e.host != "" || e.hasOrigin() }
 	for _, h := range all {
-		if h.row.Kind.tier() == tierCause && !slices.ContainsFunc(h.events, hasOrigin) {
+		if h.row.Kind.Tier() == catalogue.TierCause && !slices.ContainsFunc(h.events, hasOrigin) {
 			h.events[0].host = host
 		}
 	}

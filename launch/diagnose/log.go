@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"path/filepath"
 	"strconv"
+
+	"github.com/gorun/gorun/launch/diagnose/match"
+	"github.com/gorun/gorun/launch/diagnose/prefix"
 )
 
 // Log says where text comes from.
@@ -19,8 +22,8 @@ type Log struct {
 }
 
 var (
-	rankName  = lazyRegexp(`(?i)(?:rank[-_.]?|^rsl\.(?:error|out)\.)(\d{1,6})(?:\D|$)`)
-	localName = lazyRegexp(`attempt_\d+/(\d{1,5})/(?:stdout|stderr)\.log$`)
+	rankName  = match.Lazy(`(?i)(?:rank[-_.]?|^rsl\.(?:error|out)\.)(\d{1,6})(?:\D|$)`)
+	localName = match.Lazy(`attempt_\d+/(\d{1,5})/(?:stdout|stderr)\.log$`)
 )
 
 // readSection reads the line that tail and head print before the lines of a file:
@@ -33,7 +36,7 @@ func (s *Scanner) readSection(p []byte) bool {
 	}
 	section := LogOf(string(name))
 	s.section = &section
-	s.now = stamp{}
+	s.now = prefix.Stamp{}
 	s.flood.present.decides = true
 	return true
 }
@@ -48,4 +51,17 @@ func LogOf(name string) Log {
 		log.Rank, _ = strconv.Atoi(m[1])
 	}
 	return log
+}
+
+// nameWriter fills what the prefixes of a line do not say of its writer from the log.
+func (log *Log) nameWriter(h *prefix.Head) {
+	if h.Rank < 0 {
+		h.Rank = log.Rank
+	}
+	if h.Local < 0 {
+		h.Local = log.Local
+	}
+	if h.Host == "" {
+		h.Host = log.Host
+	}
 }

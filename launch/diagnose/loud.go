@@ -6,6 +6,9 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
+
+	"github.com/gorun/gorun/launch/diagnose/catalogue"
+	"github.com/gorun/gorun/launch/diagnose/match"
 )
 
 // wording is a class of words by which the scanner weighs a line that only a general row
@@ -43,7 +46,7 @@ const (
 func wordings() [][]string {
 	return [][]string{
 		cascadeWords: {
-			connectionClosed, `connection (?:was )?(?:lost|aborted|terminated|shut ?down)|transport endpoint`, `(?:connection|socket|stream|peer|remote|worker|rank|rpc)\b.{0,80}\b(?:end of file|unexpected eof)|\b(?:end of file|unexpected eof)\b.{0,80}(?:connection|socket|stream|peer|remote|worker|rank|rpc)`,
+			catalogue.ConnectionClosed, `connection (?:was )?(?:lost|aborted|terminated|shut ?down)|transport endpoint`, `(?:connection|socket|stream|peer|remote|worker|rank|rpc)\b.{0,80}\b(?:end of file|unexpected eof)|\b(?:end of file|unexpected eof)\b.{0,80}(?:connection|socket|stream|peer|remote|worker|rank|rpc)`,
 			`(?:another|other|a peer|remote) (?:rank|task|worker|process|node|peer|replica)(?:s|es)? .{0,40}(?:fail|died|exit|crash|abort|lost|dead|disconnect|terminat)`,
 			`\bpeer .{0,30}(?:fail|died|gone|exit|lost|disconnect|unreachable)`,
 			`\b(?:shut(?:ting)? ?down|SIGTERM|cancell?ed|cancell?ing|interrupted|aborted by|aborting (?:all|other|remaining|the (?:job|run))|terminating (?:process|worker|all)|killing (?:process|worker|all|remaining))\b`,
@@ -78,23 +81,23 @@ func wordings() [][]string {
 }
 
 // gpuMemory matches words about the memory of a GPU.
-var gpuMemory = lazyRegexp(`(?i)\b(?:[gnxth]pus?|mlu|dcu|cuda\w*|hip|vram|hbm|(?:on|of|for) (?:the )?device)\b`)
+var gpuMemory = match.Lazy(`(?i)\b(?:[gnxth]pus?|mlu|dcu|cuda\w*|hip|vram|hbm|(?:on|of|for) (?:the )?device)\b`)
 
 // glogWarning matches the front of a line that glog or torch wrote as a warning or as
 // information.
-var glogWarning = lazyRegexp(`^\[?[WI]\d{3,4} `)
+var glogWarning = match.Lazy(`^\[?[WI]\d{3,4} `)
 
 // daemonLine matches the front of lines of a system's log that the kernel and services of
 // every node write. The rows know those that matter.
-var daemonLine = lazyRegexp(`^(?:kernel|sshd|dbus-daemon|systemd(?:-\w+)?|snapd|NetworkManager|chronyd|ntpd|rsyslogd|cron|CRON|sudo|su|polkitd|udevd|multipathd|smartd|nscd|sssd\S*|postfix\S*)(?:\[\d+\])?: `)
+var daemonLine = match.Lazy(`^(?:kernel|sshd|dbus-daemon|systemd(?:-\w+)?|snapd|NetworkManager|chronyd|ntpd|rsyslogd|cron|CRON|sudo|su|polkitd|udevd|multipathd|smartd|nscd|sssd\S*|postfix\S*)(?:\[\d+\])?: `)
 
 // sourceLine matches the front of lines of source code.
-var sourceLine = lazyRegexp(`^\s*(?:>>>|#|//|\+ |raise |return |print|echo |assert |if |except |except:)`)
+var sourceLine = match.Lazy(`^\s*(?:>>>|#|//|\+ |raise |return |print|echo |assert |if |except |except:)`)
 
 // wordingMatcher finds the wordings of a line. Its finder has an entry for each
 // expression.
 type wordingMatcher struct {
-	finder *finder
+	finder *match.Finder
 	of     []wording // by entry
 	re     []func() *regexp.Regexp
 }
@@ -104,12 +107,12 @@ func newWordingMatcher() *wordingMatcher {
 	var words [][]string
 	for w, patterns := range wordings() {
 		for _, pattern := range patterns {
-			words = append(words, literals(pattern))
+			words = append(words, match.Literals(pattern))
 			m.of = append(m.of, wording(w))
-			m.re = append(m.re, lazyRegexp("(?i)"+pattern))
+			m.re = append(m.re, match.Lazy("(?i)"+pattern))
 		}
 	}
-	m.finder = newFinder(words)
+	m.finder = match.NewFinder(words)
 	return m
 }
 
@@ -117,7 +120,7 @@ func newWordingMatcher() *wordingMatcher {
 func (m *wordingMatcher) match(w wording, text []byte) *regexp.Regexp {
 	var found *regexp.Regexp
 	tried := -1
-	m.finder.find(text, func(entry, _ int) bool {
+	m.finder.Find(text, func(entry, _ int) bool {
 		if entry != tried && m.of[entry] == w {
 			tried = entry
 			if re := m.re[entry](); re.Match(text) {
@@ -146,7 +149,7 @@ func (m *wordingMatcher) named(w wording, text []byte) []byte {
 // nameOrigin gives e the host and the rank that a text names, where nothing else does.
 func (m *wordingMatcher) nameOrigin(e *event, text []byte) {
 	if host := m.named(hostWords, text); host != nil && e.host == "" {
-		e.host = plainText(host)
+		e.host = match.PlainText(host)
 	}
 	if rank := m.named(rankWords, text); rank != nil && e.rank < 0 {
 		e.rank, _ = strconv.Atoi(string(rank))
@@ -172,8 +175,8 @@ func (m *wordingMatcher) isUnloud(text []byte) bool {
 }
 
 // recordLoud records a line that only a general row knows: an error in words of its own.
-func (s *Scanner) recordLoud(row *compiledRow, f *fields, l *line) {
-	if s.unfinished.joined == l.number && row.Kind != Fatal && row.Kind != SystemError { // the event before it has its text
+func (s *Scanner) recordLoud(row *compiledRow, f *match.Fields, l *line) {
+	if s.unfinished.joined == l.number && row.Kind != catalogue.Fatal && row.Kind != catalogue.SystemError { // the event before it has its text
 		return
 	}
 	e := s.newMatch(row, f, l)
@@ -181,21 +184,21 @@ func (s *Scanner) recordLoud(row *compiledRow, f *fields, l *line) {
 	words := s.matcher.wordings
 	words.nameOrigin(e, l.raw)
 	switch {
-	case row.Key == rowNoMemory && gpuMemory().Match(l.raw):
-		e.row = s.matcher.byKey[rowNoGPUMemory]
+	case row.Key == catalogue.RowNoMemory && gpuMemory().Match(l.raw):
+		e.row = s.matcher.byKey[catalogue.RowNoGPUMemory]
 	case stopText().Match(l.raw):
-		e.row = s.matcher.byKey[rowStopSignal]
+		e.row = s.matcher.byKey[catalogue.RowStopSignal]
 	case words.has(cascadeWords, l.raw):
-		e.row = s.matcher.byKey[rowCascade]
-	case row.Kind != SystemError && words.has(summaryWords, l.raw):
-		e.row = s.matcher.byKey[rowSummary]
+		e.row = s.matcher.byKey[catalogue.RowCascade]
+	case row.Kind != catalogue.SystemError && words.has(summaryWords, l.raw):
+		e.row = s.matcher.byKey[catalogue.RowSummary]
 	}
-	if e.row.Kind.tier() > tierWarning {
+	if e.row.Kind.Tier() > catalogue.TierWarning {
 		e.kind = e.row.Kind
 	}
 	s.record(e, e.text[:min(len(e.text), 80)])
-	if last := s.lastLoud; e.kind == Fatal && last != nil && last.stream == e.stream && e.number-last.number <= 3 && last.kind.has(general) {
-		last.kind = Fatal // the line before the fatal one has the reason
+	if last := s.lastLoud; e.kind == catalogue.Fatal && last != nil && last.stream == e.stream && e.number-last.number <= 3 && last.kind.Has(catalogue.General) {
+		last.kind = catalogue.Fatal // the line before the fatal one has the reason
 	}
 	s.lastLoud = e
 	if isHeadline(strings.TrimRight(e.text, " |*")) {
@@ -204,14 +207,14 @@ func (s *Scanner) recordLoud(row *compiledRow, f *fields, l *line) {
 }
 
 // glogFatal matches the front of a line with which glog ends the program.
-var glogFatal = lazyRegexp(`^F\d{3,4} \S+ +\d+ \S+:\d+\] `)
+var glogFatal = match.Lazy(`^F\d{3,4} \S+ +\d+ \S+:\d+\] `)
 
 // readCheckFailure reads the line with which glog begins the stack of an error. The line
 // before it has the error, in any words.
-func (s *Scanner) readCheckFailure(l *line, _ *fields) {
+func (s *Scanner) readCheckFailure(l *line, _ *match.Fields) {
 	for h, text := range s.linesBefore(1) {
 		if last := s.lastLoud; glogFatal().Match(text) && (last == nil || last.number != l.number-1) {
-			e := s.newEvent(s.matcher.byKey[rowFatal], &line{head: h, raw: text, number: l.number - 1, stream: l.stream})
+			e := s.newEvent(s.matcher.byKey[catalogue.RowFatal], &line{Head: h, raw: text, number: l.number - 1, stream: l.stream})
 			s.matcher.wordings.nameOrigin(e, text)
 			e.excerpt = &excerpt{isOver: true} // the line before the present one is e
 			s.record(e, e.text[:min(len(e.text), 80)])
@@ -220,10 +223,10 @@ func (s *Scanner) readCheckFailure(l *line, _ *fields) {
 }
 
 // errorStack matches the line of an error of MPICH or HDF5 whose reason is in a stack below.
-var errorStack = lazyRegexp(`^.*(?:error stack:|HDF5-DIAG: Error detected in .*:)`)
+var errorStack = match.Lazy(`^.*(?:error stack:|HDF5-DIAG: Error detected in .*:)`)
 
 // headlineEnd matches the end of the text of an error whose reason is in the next line.
-var headlineEnd = lazyRegexp(`:$|\b(?:due to|because of|an?|the|of|to|from|with|and|or|is|are|was|were|be|not|that)$|(?i)\b(?:fatal|error)\b[!: ]*(?:\([^)]*\))?$`)
+var headlineEnd = match.Lazy(`:$|\b(?:due to|because of|an?|the|of|to|from|with|and|or|is|are|was|were|be|not|that)$|(?i)\b(?:fatal|error)\b[!: ]*(?:\([^)]*\))?$`)
 
 // isHeadline reports whether the reason of an error is in the line after its text.
 func isHeadline(text string) bool {
@@ -238,14 +241,14 @@ func isHeadline(text string) bool {
 }
 
 // reasonLabel matches a line that only announces the reason of the error above it.
-var reasonLabel = lazyRegexp(`^\s*(?i:caused by|reason|cause|root cause|error message):\s*$`)
+var reasonLabel = match.Lazy(`^\s*(?i:caused by|reason|cause|root cause|error message):\s*$`)
 
 // banner matches a headline with a rule on both sides: the box below it has the reason.
-var banner = lazyRegexp(`^[-=*#]{3,} `)
+var banner = match.Lazy(`^[-=*#]{3,} `)
 
 // stackLine matches a line of the stack of an error of MPICH or HDF5: the function and, in
 // the last lines, the reason.
-var stackLine = lazyRegexp(`^\w+\(\d+\)[. ]*:|^\s*#\d+: .* in \w+\(\): |^\s+(?:major|minor): .*`)
+var stackLine = match.Lazy(`^\w+\(\d+\)[. ]*:|^\s*#\d+: .* in \w+\(\): |^\s+(?:major|minor): .*`)
 
 // unfinished is an error whose text goes on in the next line.
 type unfinished struct {
@@ -266,12 +269,12 @@ func (s *Scanner) continueText(l *line) (ofStack bool) {
 	if e == nil || e.stream != l.stream {
 		return false
 	}
-	text := plainText(l.raw)
+	text := match.PlainText(l.raw)
 	if head := errorStack().FindString(e.text); head != "" && distance < detailLines {
 		at := stackLine().FindIndex(l.raw)
 		if at == nil {
 			s.unfinished = unfinished{}
-		} else if reason := plainText(bytes.TrimSpace(l.raw[at[1]:])); reason != "" && len(head)+len(reason) < maxText {
+		} else if reason := match.PlainText(bytes.TrimSpace(l.raw[at[1]:])); reason != "" && len(head)+len(reason) < match.MaxText {
 			e.text = head + " " + reason
 		}
 		return at != nil
@@ -282,9 +285,9 @@ func (s *Scanner) continueText(l *line) (ofStack bool) {
 	if distance > 2 || !banner().MatchString(e.text) {
 		s.unfinished = unfinished{}
 	}
-	if distance < 4 && len(e.text)+len(text) < maxText {
+	if distance < 4 && len(e.text)+len(text) < match.MaxText {
 		e.text += " " + text
-		if e.kind == Fatal { // the reason names who failed
+		if e.kind == catalogue.Fatal { // the reason names who failed
 			s.matcher.wordings.nameOrigin(e, l.raw)
 		}
 		if strings.HasSuffix(text, ":") {
@@ -313,7 +316,7 @@ func (e *event) readFields(raw []byte) {
 	}
 	for _, host := range []string{field.Host, field.Hostname, field.Node} {
 		if host != "" {
-			e.host = plainText([]byte(host))
+			e.host = match.PlainText([]byte(host))
 		}
 	}
 	text := string(field.Msg + field.Message)
@@ -324,7 +327,7 @@ func (e *event) readFields(raw []byte) {
 		text += ": " + cause
 	}
 	if text != "" {
-		e.text = plainText([]byte(text))
+		e.text = match.PlainText([]byte(text))
 	}
 }
 

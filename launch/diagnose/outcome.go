@@ -3,6 +3,9 @@ package diagnose
 import (
 	"bytes"
 	"strings"
+
+	"github.com/gorun/gorun/launch/diagnose/match"
+	"github.com/gorun/gorun/launch/diagnose/prefix"
 )
 
 // maxOutcomes bounds the lines of one log that say how the job went on.
@@ -23,13 +26,13 @@ const jobSuccessLine = `(?i)\b(?:job|run|workflow|experiment)\b.{0,60}\b(?:succe
 const exitZeroLine = `(?i)\b(?:task|trial)\b.{0,60}\b(?:succeeded|successful|completed successfully|finished successfully)\b|\bexit(?:ed with)? (?:code|status)[ :=]+0\b|"exit_?code":\s*0\b`
 
 // failedTests matches a summary of tests of which some failed.
-var failedTests = lazyRegexp(`(?i)\b[1-9]\d* (?:failed|errors?)\b`)
+var failedTests = match.Lazy(`(?i)\b[1-9]\d* (?:failed|errors?)\b`)
 
 // restartLine matches what launchers print when they start the workers once more.
 const restartLine = `(?i)will restart worker group|\b(?:job|attempt|run|training)\b.{0,60}\b(?:relaunch|resubmit)|\b(?:relaunch|resubmitt)(?:ing|ed)?\b.{0,30}\b(?:job|run|training|nodes)\b|\breset workers: \d+|: restoring the last commit|\brecovered from (?:the |a )?failure|gorun\S*: restart \d+ of \d+: `
 
 // readSuccess reads a line that says that the job, or its part, ended well.
-func (s *Scanner) readSuccess(l *line, _ *fields) {
+func (s *Scanner) readSuccess(l *line, _ *match.Fields) {
 	if !failedTests().Match(l.raw) && !s.logs[l.stream.log].isTail {
 		s.overcome(l)
 		s.job.wentWell[l.stream.log] = len(s.job.wentWell) < maxOutcomes
@@ -37,22 +40,22 @@ func (s *Scanner) readSuccess(l *line, _ *fields) {
 }
 
 // endOfPart matches the good end of one container of docker compose.
-var endOfPart = lazyRegexp(`^([\w.-]+) exited with code 0$`)
+var endOfPart = match.Lazy(`^([\w.-]+) exited with code 0$`)
 
 // readJobSuccess reads such a line, which counts if no worker wrote it.
-func (s *Scanner) readJobSuccess(l *line, f *fields) {
-	if l.rank < 0 && l.local < 0 && l.task < 0 {
+func (s *Scanner) readJobSuccess(l *line, f *match.Fields) {
+	if l.Rank < 0 && l.Local < 0 && l.Task < 0 {
 		s.readSuccess(l, f)
 	}
 }
 
 // readExitZero reads such a line. It makes the errors before it doubtful, and those of the
 // container that it names overcome.
-func (s *Scanner) readExitZero(l *line, _ *fields) {
+func (s *Scanner) readExitZero(l *line, _ *match.Fields) {
 	if m := endOfPart().FindSubmatch(l.raw); m != nil {
-		h, _ := readHead(append(bytes.Clone(m[1]), " | "...))
-		s.overcomeIn(streamKey{l.stream.log, h.label})
-	} else if l.rank < 0 && l.local < 0 && l.task < 0 {
+		h, _ := prefix.ReadHead(append(bytes.Clone(m[1]), " | "...))
+		s.overcomeIn(streamKey{l.stream.log, h.Label})
+	} else if l.Rank < 0 && l.Local < 0 && l.Task < 0 {
 		s.job.wentWell[l.stream.log] = len(s.job.wentWell) < maxOutcomes
 	}
 }
@@ -68,14 +71,14 @@ func (s *Scanner) overcomeIn(stream streamKey) {
 
 // readFailedTests reads the last line of Python's unittest, which says of the lines before
 // it that tests failed.
-func (s *Scanner) readFailedTests(l *line, _ *fields) {
+func (s *Scanner) readFailedTests(l *line, _ *match.Fields) {
 	delete(s.job.overcome, l.stream.log)
 	s.job.failed = true
 }
 
 // readServerBack marks the events of a server as handled that answers again.
-func (s *Scanner) readServerBack(l *line, f *fields) {
-	silent := "nfs: server " + f.text("host") + " not responding"
+func (s *Scanner) readServerBack(l *line, f *match.Fields) {
+	silent := "nfs: server " + f.Text("host") + " not responding"
 	for _, g := range s.groups {
 		if g.row.ID() != "X-NODE-HUNG" {
 			continue
@@ -87,11 +90,11 @@ func (s *Scanner) readServerBack(l *line, f *fields) {
 }
 
 // negation matches the words of a line that says that something does not happen.
-var negation = lazyRegexp(`(?i)\b(?:no|not|never|cannot|can't|won't)\b`)
+var negation = match.Lazy(`(?i)\b(?:no|not|never|cannot|can't|won't)\b`)
 
 // readRestart reads a launcher's line about a restart. The failure of the attempt
 // before it is not why the job failed.
-func (s *Scanner) readRestart(l *line, _ *fields) {
+func (s *Scanner) readRestart(l *line, _ *match.Fields) {
 	if !negation().Match(l.raw) {
 		s.overcome(l)
 	}
@@ -120,17 +123,17 @@ func (s *Scanner) wasOvercome(e *event) bool { return e.number < s.job.overcome[
 
 var (
 	// warningLine matches the front of a line that a logger wrote as a warning.
-	warningLine = lazyRegexp(`^(?:[-\d:,.T |]*)?(?:\| |\[)?(?:WARNING|WARN)\b`)
+	warningLine = match.Lazy(`^(?:[-\d:,.T |]*)?(?:\| |\[)?(?:WARNING|WARN)\b`)
 	// dataLine matches the front of a line that shows a program's data.
-	dataLine = lazyRegexp(`(?i)^(?:question|answer|input|output|label|prompt|response|user|assistant|target|prediction)(?: \d+)?\s?[:=] `)
+	dataLine = match.Lazy(`(?i)^(?:question|answer|input|output|label|prompt|response|user|assistant|target|prediction)(?: \d+)?\s?[:=] `)
 	// quotedMessage matches the front of a line of glog whose whole message is in quotes.
-	quotedMessage = lazyRegexp(`^[EWIF]\d{3,4} \S+ +\d+ \S+:\d+\] "`)
-	levelKey      = lazyRegexp(`"(?:level|severity|levelname)"\s*:`)
+	quotedMessage = match.Lazy(`^[EWIF]\d{3,4} \S+ +\d+ \S+:\d+\] "`)
+	levelKey      = match.Lazy(`"(?:level|severity|levelname)"\s*:`)
 )
 
 // errorFront matches the front of an error that quotes its cause, and of lines of klog and
 // of loggers with fields, which quote their text.
-var errorFront = lazyRegexp(`(?i)^\W*(?:\w+ ){0,4}(?:failed|failure|error)\b|\.go:\d+\] "[^"]*$|\berr(?:or)?="[^"]*$|^\W*(?:message|reason|description|details?)"?: "`)
+var errorFront = match.Lazy(`(?i)^\W*(?:\w+ ){0,4}(?:failed|failure|error)\b|\.go:\d+\] "[^"]*$|\berr(?:or)?="[^"]*$|^\W*(?:message|reason|description|details?)"?: "`)
 
 // isQuoted reports whether the match at the byte at stands in a text that the program
 // quotes: a string that is open there, or a line of its data.

@@ -3,6 +3,9 @@ package diagnose
 import (
 	"slices"
 	"strings"
+
+	"github.com/gorun/gorun/launch/diagnose/catalogue"
+	"github.com/gorun/gorun/launch/diagnose/match"
 )
 
 // exception is one traceback of Python.
@@ -25,14 +28,14 @@ type exception struct {
 const maxMessageLines = 8
 
 var (
-	nativeFrame  = lazyRegexp(`File "(?:<unknown>|[^"]*\.(?:c|cc|cpp|cxx|cu|h|hpp|rs|S|so[.0-9]*))", line \d+`)
-	classLine    = lazyRegexp(`^((?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*)(?::\s*(.*))?$`)
-	errorLine    = lazyRegexp(`^(?:[A-Za-z_]\w*\.)*[A-Za-z_]*(?:Error|Exception|Interrupt|Exit)\b`)
-	framePlace   = lazyRegexp(`File "([^"]+)", line (\d+)`)
-	libraryFile  = lazyRegexp(`site-packages|dist-packages|/lib(?:64)?/python\d|"<frozen |"<string>"`)
-	launcherFile = lazyRegexp(`/bin/(?:torchrun|accelerate|deepspeed|horovodrun|ray)"|torch/distributed/(?:run|launch)\.py"|torch/distributed/(?:launcher|elastic/(?:agent|rendezvous))/`)
+	nativeFrame  = match.Lazy(`File "(?:<unknown>|[^"]*\.(?:c|cc|cpp|cxx|cu|h|hpp|rs|S|so[.0-9]*))", line \d+`)
+	classLine    = match.Lazy(`^((?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*)(?::\s*(.*))?$`)
+	errorLine    = match.Lazy(`^(?:[A-Za-z_]\w*\.)*[A-Za-z_]*(?:Error|Exception|Interrupt|Exit)\b`)
+	framePlace   = match.Lazy(`File "([^"]+)", line (\d+)`)
+	libraryFile  = match.Lazy(`site-packages|dist-packages|/lib(?:64)?/python\d|"<frozen |"<string>"`)
+	launcherFile = match.Lazy(`/bin/(?:torchrun|accelerate|deepspeed|horovodrun|ray)"|torch/distributed/(?:run|launch)\.py"|torch/distributed/(?:launcher|elastic/(?:agent|rendezvous))/`)
 	// messageEnd matches a line that is no part of a message before it.
-	messageEnd = anyOf(`^terminate called`, `^frame #\d+: `, `^Exception raised from `, `^\[[WEIF]\d* `,
+	messageEnd = match.AnyOf(`^terminate called`, `^frame #\d+: `, `^Exception raised from `, `^\[[WEIF]\d* `,
 		launcherBanner, `^Process [\w:.-]+:$`, `^\[rank\d+\]`, ` NCCL (?:INFO|WARN) `, `Warning: `, `^(?:WARNING|ERROR|CRITICAL|INFO|DEBUG)[: ]`)
 )
 
@@ -242,7 +245,7 @@ func (e *exception) text() string {
 }
 
 // details matches the field with the reason in an error of gRPC.
-var details = lazyRegexp(`^\s*details = "(.+)"$`)
+var details = match.Lazy(`^\s*details = "(.+)"$`)
 
 // lastError returns the line of the message below "Last error:", where NCCL has the reason.
 func (e *exception) lastError() string {
@@ -268,18 +271,18 @@ func (e *exception) lostPeer(m *matcher) bool {
 	text := e.class + ": " + strings.Join(e.message, "\n")
 	showsLoss := func(line string) bool {
 		row := m.rowOf([]byte(line))
-		return row != nil && row.Kind.has(lossOfPeer)
+		return row != nil && row.Kind.Has(catalogue.LossOfPeer)
 	}
 	isLost := e.distributed() && weakLostPeer().MatchString(text) || slices.ContainsFunc(strings.Split(text, "\n"), showsLoss)
 	return isLost && !workerFault().MatchString(text)
 }
 
 var (
-	distributedFile = lazyRegexp(`/torch/distributed/|torch[/\\]_?c10d`)
+	distributedFile = match.Lazy(`/torch/distributed/|torch[/\\]_?c10d`)
 	// storeSource matches a call of the store. Old versions raise only
 	// "RuntimeError: Connection reset by peer" from a method of the store. The
 	// method has no Python frame, so only the line of its call shows the store.
-	storeSource = lazyRegexp(`(?i)store(?:\(\))?\.(?:get|set|add|wait|check|compare_set|delete_key|num_keys)\(`)
+	storeSource = match.Lazy(`(?i)store(?:\(\))?\.(?:get|set|add|wait|check|compare_set|delete_key|num_keys)\(`)
 )
 
 // distributed reports whether torch.distributed raised e.

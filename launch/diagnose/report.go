@@ -4,6 +4,10 @@ import (
 	"bytes"
 	"strconv"
 	"strings"
+
+	"github.com/gorun/gorun/launch/diagnose/catalogue"
+	"github.com/gorun/gorun/launch/diagnose/match"
+	"github.com/gorun/gorun/launch/diagnose/prefix"
 )
 
 // report reads a report of torchrun or gorun on a job's end.
@@ -22,14 +26,14 @@ type report struct {
 }
 
 // readElastic reads the start of a report of torchrun's agent.
-func (s *Scanner) readElastic(l *line, f *fields) {
-	s.report = report{isOpen: true, isRoot: f.has("root"), firstLine: l.number, stream: l.stream}
+func (s *Scanner) readElastic(l *line, f *match.Fields) {
+	s.report = report{isOpen: true, isRoot: f.Has("root"), firstLine: l.number, stream: l.stream}
 }
 
 var (
-	reportField = lazyRegexp(`^ *(time|host|node|rank|exitcode|traceback|stderr) *: (.*)$`)
-	reportRank  = lazyRegexp(`^(\d+) \(local_rank: (\d+)\)`)
-	reportExit  = lazyRegexp(`^(-?\d+) *\(pid: (\d+)\)`)
+	reportField = match.Lazy(`^ *(time|host|node|rank|exitcode|traceback|stderr) *: (.*)$`)
+	reportRank  = match.Lazy(`^(\d+) \(local_rank: (\d+)\)`)
+	reportExit  = match.Lazy(`^(-?\d+) *\(pid: (\d+)\)`)
 )
 
 // isExplanation reports whether l is a line in which gorun explained the failure.
@@ -61,23 +65,23 @@ func (r *report) readLine(s *Scanner, l *line) {
 		r.inQuote, r.inStderr = false, string(m[1]) == "stderr"
 		switch value := m[2]; string(m[1]) {
 		case "time":
-			r.worker = *s.newEvent(s.matcher.byKey[rowNoReason], l)
+			r.worker = *s.newEvent(s.matcher.byKey[catalogue.RowNoReason], l)
 			r.ofGorun, r.hasStderr = false, false
-			if t, _ := readTime(value); t.isKnown() {
+			if t, _ := prefix.ReadTime(value); t.IsKnown() {
 				r.worker.when = t
 			}
 		case "host":
-			r.worker.host = plainText(value)
+			r.worker.host = match.PlainText(value)
 		case "rank":
 			if m := reportRank().FindSubmatch(value); m != nil {
 				r.worker.rank, _ = strconv.Atoi(string(m[1]))
 				r.worker.local, _ = strconv.Atoi(string(m[2]))
-				l.rank = r.worker.rank
+				l.Rank = r.worker.rank
 			}
 		case "exitcode":
 			if m := reportExit().FindSubmatch(value); m != nil && r.worker.row != nil {
 				r.worker.pid, _ = strconv.Atoi(string(m[2]))
-				r.worker.text = plainText(l.raw)
+				r.worker.text = match.PlainText(l.raw)
 				code, _ := strconv.Atoi(string(m[1]))
 				e := r.worker
 				s.addEnd(workerEnd{event: &e, code: code, isRoot: r.isRoot})
@@ -91,14 +95,14 @@ func (r *report) readLine(s *Scanner, l *line) {
 		}
 	}
 	if r.inQuote && r.worker.row != nil {
-		if last := plainText([]byte(r.dedent(string(l.raw)))); r.inStderr && last != "" {
+		if last := match.PlainText([]byte(r.dedent(string(l.raw)))); r.inStderr && last != "" {
 			for end := range s.endsOf(&r.worker) {
 				end.lastLine = last
 			}
 		}
-		l.rank, l.host, l.pid = r.worker.rank, r.worker.host, r.worker.pid
-		if r.worker.when.isKnown() {
-			l.when = r.worker.when
+		l.Rank, l.Host, l.PID = r.worker.rank, r.worker.host, r.worker.pid
+		if r.worker.when.IsKnown() {
+			l.When = r.worker.when
 		}
 	}
 }

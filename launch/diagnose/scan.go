@@ -8,6 +8,8 @@ import (
 	"io"
 	"slices"
 	"strings"
+
+	"github.com/gorun/gorun/launch/diagnose/prefix"
 )
 
 const (
@@ -32,11 +34,11 @@ const (
 type Scanner struct {
 	matcher *matcher
 	logs    []Log
-	since   stamp // lines before it do not count; unknown: all do
+	since   prefix.Stamp // lines before it do not count; unknown: all do
 
 	current
-	notText []string        // names of logs that are not text
-	pods    map[string]bool // prefixes that stern puts before lines
+	notText []string // names of logs that are not text
+	pods    prefix.Pods
 
 	tracebacks map[streamKey]*tracebackReader // that have not ended
 	followed   []*event                       // errors that the program may have survived
@@ -67,7 +69,7 @@ type current struct {
 
 // clock is the last time in the log.
 type clock struct {
-	now         stamp
+	now         prefix.Stamp
 	recordStart int64 // the line that has it; a logger wrote the lines after it, too; 0: none
 }
 
@@ -86,7 +88,7 @@ type streamKey struct {
 
 // line is one line, or a piece of one, while it is read.
 type line struct {
-	head
+	prefix.Head
 	stream streamKey
 	number int64
 	raw    []byte  // without prefixes
@@ -95,7 +97,7 @@ type line struct {
 
 // NewScanner returns a scanner that has read nothing.
 func NewScanner() *Scanner {
-	return &Scanner{matcher: sharedMatcher(), tracebacks: map[streamKey]*tracebackReader{}, pods: map[string]bool{}, groups: map[string]*group{}, details: map[string]int{}, job: newJob()}
+	return &Scanner{matcher: sharedMatcher(), tracebacks: map[streamKey]*tracebackReader{}, pods: prefix.Pods{}, groups: map[string]*group{}, details: map[string]int{}, job: newJob()}
 }
 
 // Read reads a log to its end and unpacks gzip. Where lines have no time, the logs
@@ -187,7 +189,7 @@ func (s *Scanner) readBlock(p []byte) {
 			p = p[s.readFirstLine(p):]
 			continue
 		}
-		at := s.matcher.finder.first(p)
+		at := s.matcher.finder.First(p)
 		if at < 0 {
 			s.number += int64(bytes.Count(p, []byte{'\n'}))
 			return
@@ -232,7 +234,7 @@ func (s *Scanner) readFirstLine(p []byte) int {
 
 // needsEveryLine reports whether the lines without a word of the finder matter, too.
 func (s *Scanner) needsEveryLine() bool {
-	return s.pieces <= learnLines || len(s.tracebacks) > 0 || len(s.followed) > 0 || len(s.excerpts) > 0 || s.report.isOpen || s.since.isKnown() || s.section != nil
+	return s.pieces <= learnLines || len(s.tracebacks) > 0 || len(s.followed) > 0 || len(s.excerpts) > 0 || s.report.isOpen || s.since.IsKnown() || s.section != nil
 }
 
 // endLog ends the tracebacks that are open at the end of a log.

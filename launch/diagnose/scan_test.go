@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"testing/iotest"
+
+	"github.com/gorun/gorun/launch/diagnose/match"
 )
 
 // TestFindingsDoNotDependOnTheReader shows that the same text gives the same findings
@@ -139,7 +141,7 @@ func TestMemoryIsBounded(t *testing.T) {
 			}
 		}
 		for _, f := range s.Findings() {
-			if len(f.Text) > 5*maxText || len(f.Ranks) > maxRanks {
+			if len(f.Text) > 5*match.MaxText || len(f.Ranks) > maxRanks {
 				t.Errorf("%s: a finding of %d bytes, %d ranks", name, len(f.Text), len(f.Ranks))
 			}
 		}

@@ -3,6 +3,8 @@ package diagnose
 import (
 	"fmt"
 	"time"
+
+	"github.com/gorun/gorun/launch/diagnose/prefix"
 )
 
 // ParseSince reads a time: a duration before now (2h), a time of the last day (16:30)
@@ -35,21 +37,10 @@ func ParseSince(text string, now time.Time) (time.Time, error) {
 // Since makes the scanner skip lines whose time is before t. Lines without a time belong
 // to the last line that has one. The zone of t is that of the logs.
 func (s *Scanner) Since(t time.Time) {
-	s.since = makeStamp(int(t.Month()), t.Day(), t.Hour(), t.Minute(), t.Second(), t.Nanosecond())
+	s.since = prefix.MakeStamp(int(t.Month()), t.Day(), t.Hour(), t.Minute(), t.Second(), t.Nanosecond())
 }
 
 // isTooOld reports whether a line is before the time of Since.
 func (s *Scanner) isTooOld(l *line) bool {
-	return s.since.isKnown() && l.when.isKnown() && l.when.cmp(s.since) < 0
-}
-
-// text returns the time as month, day and clock, "" if it is unknown.
-func (t stamp) text() string {
-	if !t.isKnown() {
-		return ""
-	}
-	day := t.sec / (24 * 3600)
-	month := (day - 1) / 31
-	sec := t.sec % (24 * 3600)
-	return fmt.Sprintf("%02d-%02d %02d:%02d:%02d", month, day-month*31, sec/3600, sec/60%60, sec%60)
+	return s.since.IsKnown() && l.When.IsKnown() && l.When.Cmp(s.since) < 0
 }

@@ -1,6 +1,10 @@
 package diagnose
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/gorun/gorun/launch/diagnose/catalogue"
+)
 
 // staleAfter is how long, in seconds, a job goes on after what the kernel reported if
 // that has nothing to do with the job's failure.
@@ -8,7 +12,9 @@ const staleAfter = 30 * 60
 
 // isOfKernel reports whether the kernel, a GPU or a scheduler reports e, perhaps about a
 // process that is not of the job.
-func (e *event) isOfKernel() bool { return e.kind == Root || strings.Contains(e.text, "NVRM: ") }
+func (e *event) isOfKernel() bool {
+	return e.kind == catalogue.Root || strings.Contains(e.text, "NVRM: ")
+}
 
 // markStale marks events of the kernel as handled after which the job went on for long,
 // until it failed for a reason of its own.
@@ -16,7 +22,7 @@ func markStale(all []*hypothesis) {
 	var failures []*event
 	for _, h := range all {
 		for _, e := range h.events {
-			if !e.isOfKernel() && e.kind != Warning && e.kind != Harmless && !e.mayBeHandled() {
+			if !e.isOfKernel() && e.kind != catalogue.Warning && e.kind != catalogue.Harmless && !e.mayBeHandled() {
 				failures = append(failures, e)
 			}
 		}
@@ -35,7 +41,7 @@ func markStale(all []*hypothesis) {
 func (e *event) isBefore(failures []*event) bool {
 	explained := false
 	for _, f := range failures {
-		if !e.when.isKnown() || !f.when.isKnown() || f.when.sec-e.when.sec < staleAfter {
+		if !e.when.IsKnown() || !f.when.IsKnown() || f.when.Sec-e.when.Sec < staleAfter {
 			return false
 		}
 		explained = explained || f.isDirect() && !f.mayFollowKernel()

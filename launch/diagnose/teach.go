@@ -9,6 +9,10 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/gorun/gorun/launch/diagnose/catalogue"
+	"github.com/gorun/gorun/launch/diagnose/match"
+	"github.com/gorun/gorun/launch/diagnose/prefix"
 )
 
 // Lesson is a line that looks like an error and that no row knows, with a pattern that
@@ -27,10 +31,10 @@ const (
 
 var (
 	// errorWord matches words without which a line is hardly an error.
-	errorWord = lazyRegexp(`(?i)\b(?:error|errno|fail(?:ed|ure)?|fatal|abort(?:ed)?|panic|exception|can(?:not|'t)|could not|unable|refused|denied|killed|timed out|timeout|invalid|not found|no such|corrupt\w*|mismatch|dead|lost|warn(?:ing)?)\b`)
+	errorWord = match.Lazy(`(?i)\b(?:error|errno|fail(?:ed|ure)?|fatal|abort(?:ed)?|panic|exception|can(?:not|'t)|could not|unable|refused|denied|killed|timed out|timeout|invalid|not found|no such|corrupt\w*|mismatch|dead|lost|warn(?:ing)?)\b`)
 	// variable matches what differs between two jobs: addresses, paths, numbers, texts
 	// in quotes.
-	variable = lazyRegexp(`0x[0-9a-fA-F]+|(?:\d{1,3}\.){3}\d{1,3}(?:[:<]\d+>?)?|/[\w./@%+-]{2,}|'[^']*'|"[^"]*"|[0-9a-fA-F]{12,}|\d+(?:\.\d+)*`)
+	variable = match.Lazy(`0x[0-9a-fA-F]+|(?:\d{1,3}\.){3}\d{1,3}(?:[:<]\d+>?)?|/[\w./@%+-]{2,}|'[^']*'|"[^"]*"|[0-9a-fA-F]{12,}|\d+(?:\.\d+)*`)
 )
 
 // Teach returns the lines of a log that look like errors and that no row knows, the
@@ -53,14 +57,14 @@ func Teach(ctx context.Context, r io.Reader) ([]Lesson, error) {
 		if !isPiece {
 			number++
 		}
-		_, text := readHead(colours().ReplaceAll(p[:min(len(p), maxMatched)], nil))
+		_, text := prefix.ReadHead(colours().ReplaceAll(p[:min(len(p), maxMatched)], nil))
 		if !errorWord().Match(text) {
 			continue
 		}
-		if row := m.rowOf(text); row != nil && row.Key != rowUnknownWarning && !row.Kind.has(general) {
+		if row := m.rowOf(text); row != nil && row.Key != catalogue.RowUnknownWarning && !row.Kind.Has(catalogue.General) {
 			continue
 		}
-		sample := plainText(text)
+		sample := match.PlainText(text)
 		pattern := patternOf(sample)
 		lesson := byPattern[pattern]
 		if lesson == nil && len(byPattern) < maxPatterns {

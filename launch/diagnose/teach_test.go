@@ -35,7 +35,7 @@ func TestTeachFindsWhatNoRowKnows(t *testing.T) {
 			t.Errorf("%s matches %s: %v", lessons[0].Pattern, text, got)
 		}
 	}
-	if shortest(literals(lessons[0].Pattern)) < 6 {
+	if leastWord(lessons[0].Pattern) < 6 {
 		t.Errorf("%s has no long literal", lessons[0].Pattern)
 	}
 	var b strings.Builder

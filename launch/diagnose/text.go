@@ -5,6 +5,8 @@ import (
 	"io"
 	"slices"
 	"strings"
+
+	"github.com/gorun/gorun/launch/diagnose/catalogue"
 )
 
 // generalID is the id of errors in words that no row knows.
@@ -79,7 +81,7 @@ func WriteText(w io.Writer, findings []Finding) error {
 
 // checkIDs returns the ids of the finding that `gorun check` has.
 func (f *Finding) checkIDs() string {
-	noCheck := func(id string) bool { return !hasCheck(id) }
+	noCheck := func(id string) bool { return !catalogue.HasCheck(id) }
 	return strings.Join(slices.DeleteFunc(append([]string{f.ID}, f.Checks...), noCheck), ", ")
 }
 

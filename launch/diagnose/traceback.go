@@ -6,6 +6,9 @@ import (
 	"path"
 	"slices"
 	"strings"
+
+	"github.com/gorun/gorun/launch/diagnose/catalogue"
+	"github.com/gorun/gorun/launch/diagnose/match"
 )
 
 // tracebackReader reads the tracebacks in one stream of a log.
@@ -38,7 +41,7 @@ func (t *tracebackReader) isOpen() bool { return t.state != outside }
 var (
 	traceStart = []byte("Traceback (most recent call last)")
 	frameStart = []byte(`File "`)
-	reportTail = lazyRegexp(`^  ?(?:traceback|stderr) *: `)
+	reportTail = match.Lazy(`^  ?(?:traceback|stderr) *: `)
 )
 
 // readTraceback reads a line of a traceback, or the first line of a new one.
@@ -56,20 +59,20 @@ func (s *Scanner) readTraceback(l *line) {
 	}
 	t.repeated = t.repeated && s.flood.isRepeated()
 	if text := t.trimPrefix(strings.TrimRight(s.report.dedent(string(l.raw)), " \t"), l.number); text != "" {
-		if t.state == inMessage && (t.isOther || l.timed && !t.last.timed) { // of a logger
+		if t.state == inMessage && (t.isOther || l.Timed && !t.last.Timed) { // of a logger
 			if e, ok := t.end(); ok {
 				s.recordException(t, e, l.number)
 			}
 		}
 		before := t.state
 		if at := strings.Index(text, string(traceStart)); at > 0 && !strings.Contains(text[:at], "Original ") {
-			if t.state == inFrames && s.learnPair(t.prefix, text[:at]) { // two writers, line by line
+			if t.state == inFrames && s.pods.LearnPair(t.prefix, text[:at]) { // two writers, line by line
 				delete(s.tracebacks, l.stream)
 				return
 			}
 			t.prefix, text = text[:at], text[at:] // a logger's prefix may stand here only
 			t.isFirst, t.isStrict = true, false
-			t.rank = max(l.rank, number(rankInPrefix(), []byte(t.prefix)))
+			t.rank = max(l.Rank, number(rankInPrefix(), []byte(t.prefix)))
 		}
 		if strings.HasSuffix(text, ")") && isTraceback(text) {
 			if n := number(gatheredRank(), []byte(text)); n >= 0 {
@@ -164,7 +167,7 @@ func (s *Scanner) recordException(t *tracebackReader, e exception, end int64) {
 	events := t.events
 	t.events = nil
 	if t.quotes {
-		t.previous.kind, t.quotes = Consequence, false
+		t.previous.kind, t.quotes = catalogue.Consequence, false
 	}
 	if n := len(events); n > 0 && events[n-1].number == end {
 		events, t.events = events[:n-1], events[n-1:]
@@ -172,7 +175,7 @@ func (s *Scanner) recordException(t *tracebackReader, e exception, end int64) {
 	at := ""
 	if place := e.place(); place != "" {
 		dir, file := path.Split(place)
-		at = " (" + plainText([]byte(path.Join(path.Base(dir), file))) + ")"
+		at = " (" + match.PlainText([]byte(path.Join(path.Base(dir), file))) + ")"
 	}
 	if best := strongest(events); best != nil {
 		if best.rank < 0 {
@@ -182,7 +185,7 @@ func (s *Scanner) recordException(t *tracebackReader, e exception, end int64) {
 		s.nameByMessage(best, &e)
 		best.inTraceback, best.later = true, e.laterLines()
 		if last := e.lastError(); last != "" && !strings.Contains(best.text, last) {
-			best.text += ": " + plainText([]byte(last))
+			best.text += ": " + match.PlainText([]byte(last))
 		}
 		if !strings.HasSuffix(best.text, at) {
 			best.text += at
@@ -190,14 +193,14 @@ func (s *Scanner) recordException(t *tracebackReader, e exception, end int64) {
 		t.previous = best
 		return
 	}
-	if t.previous != nil && (e.chained || t.previous.row.Key == rowDataset) {
+	if t.previous != nil && (e.chained || t.previous.row.Key == catalogue.RowDataset) {
 		t.previous.later = e.laterLines() // the lines between belong to one traceback
 		if t.isBare && !e.saysNothing() {
-			t.previous.text += ": " + plainText([]byte(e.text()))
+			t.previous.text += ": " + match.PlainText([]byte(e.text()))
 			t.isBare = false
 		}
 		if !e.chained && t.previous.number > t.last.number-100 { // the dataset's own exception
-			t.previous.text += ": " + plainText([]byte(e.text())) + at
+			t.previous.text += ": " + match.PlainText([]byte(e.text())) + at
 		}
 		return
 	}
@@ -209,8 +212,8 @@ func (s *Scanner) recordException(t *tracebackReader, e exception, end int64) {
 		return
 	}
 	key, kind := e.meaning(s.matcher)
-	if text := []byte(e.text()); key == rowException && (strings.HasPrefix(e.class, "ray.exceptions.") || s.matcher.wordings.has(summaryWords, text)) {
-		key, kind = rowSummary, Vague
+	if text := []byte(e.text()); key == catalogue.RowException && (strings.HasPrefix(e.class, "ray.exceptions.") || s.matcher.wordings.has(summaryWords, text)) {
+		key, kind = catalogue.RowSummary, catalogue.Vague
 	}
 	if key == "" {
 		s.job.failed = true
@@ -226,7 +229,7 @@ func (s *Scanner) recordException(t *tracebackReader, e exception, end int64) {
 	ev.kind, ev.repeated = kind, t.repeated
 	s.fillTask(ev)
 	ev.later = e.laterLines()
-	ev.text = plainText([]byte(e.text())) + at
+	ev.text = match.PlainText([]byte(e.text())) + at
 	t.isBare = e.saysNothing()
 	ev.handled = s.job.wentWell[ev.log] && e.script == "" // finalizers fail at exit
 	for _, line := range e.message[min(1, len(e.message)):] {
@@ -251,7 +254,7 @@ func (s *Scanner) recordException(t *tracebackReader, e exception, end int64) {
 func (s *Scanner) nameByMessage(ev *event, e *exception) {
 	for _, line := range e.message[min(1, len(e.message)):] {
 		if host := s.matcher.wordings.named(hostWords, []byte(line)); host != nil && ev.host == "" && !ev.hasOrigin() {
-			ev.host = plainText(host)
+			ev.host = match.PlainText(host)
 		}
 	}
 }
@@ -259,7 +262,7 @@ func (s *Scanner) nameByMessage(ev *event, e *exception) {
 // fillTask gives an exception the process of the task of Ray that raised it, if a line
 // before it names one. An exception about an actor that died is not of that actor.
 func (s *Scanner) fillTask(e *event) {
-	if task := s.rayTask; task != nil && e.row.Key != rowActorDied && task.stream == e.stream && e.number-task.number < 100 {
+	if task := s.rayTask; task != nil && e.row.Key != catalogue.RowActorDied && task.stream == e.stream && e.number-task.number < 100 {
 		e.pid, e.host = task.pid, task.host
 		s.rayTask = nil
 	}
@@ -267,70 +270,70 @@ func (s *Scanner) fillTask(e *event) {
 
 // rayTaskHead matches what Ray puts between the traceback of a caller and that of the
 // task that it called.
-var rayTaskHead = lazyRegexp(`^ray\.exceptions\.RayTaskError\([\w.]+\): ray::`)
+var rayTaskHead = match.Lazy(`^ray\.exceptions\.RayTaskError\([\w.]+\): ray::`)
 
 // codeOnly matches an exception that says no more than a constant.
-var codeOnly = lazyRegexp(`^[\w.]+: [A-Z0-9]+_[A-Z0-9_]+$`)
+var codeOnly = match.Lazy(`^[\w.]+: [A-Z0-9]+_[A-Z0-9_]+$`)
 
 // trailingRank matches the rank that tracing's loggers print below a text.
-var trailingRank = lazyRegexp(`^ rank=(\d{1,6})$`)
+var trailingRank = match.Lazy(`^ rank=(\d{1,6})$`)
 
 // rankInPrefix matches torch's rank behind the prefix of a logger.
-var rankInPrefix = lazyRegexp(`\[rank(\d{1,6})\]`)
+var rankInPrefix = match.Lazy(`\[rank(\d{1,6})\]`)
 
 // gatheredRank matches the rank whose traceback another rank prints, as torch's
 // checkpoints do.
-var gatheredRank = lazyRegexp(`^Traceback \(most recent call last\): \(RANK (\d{1,6})\)`)
+var gatheredRank = match.Lazy(`^Traceback \(most recent call last\): \(RANK (\d{1,6})\)`)
 
 // rayLoss matches Ray's exceptions about another process that ended.
-var rayLoss = lazyRegexp(`^ray\.exceptions\.(?:Ray)?(?:Actor|Worker|Node|Owner|Object|Reference)\w*Error$`)
+var rayLoss = match.Lazy(`^ray\.exceptions\.(?:Ray)?(?:Actor|Worker|Node|Owner|Object|Reference)\w*Error$`)
 
 // unreached matches what the system says of a server that cannot be reached.
-var unreached = lazyRegexp(`(?i)connection refused|connection timed out|no route to host|(?:network|host) is unreachable|failed to connect to all addresses`)
+var unreached = match.Lazy(`(?i)connection refused|connection timed out|no route to host|(?:network|host) is unreachable|failed to connect to all addresses`)
 
 // stopText matches the text of an exception that a handler of signals raised.
-var stopText = lazyRegexp(`(?i)\b(?:received|got|caught|handling) (?:a |the )?(?:termination )?(?:signal )?(?:SIG(?:TERM|INT|HUP)\b|15\b)`)
+var stopText = match.Lazy(`(?i)\b(?:received|got|caught|handling) (?:a |the )?(?:termination )?(?:signal )?(?:SIG(?:TERM|INT|HUP)\b|15\b)`)
 
 // meaning returns the row and the class of an exception. The row is "" if a launcher
 // raised e because a worker failed.
-func (e *exception) meaning(m *matcher) (key string, kind Kind) {
+func (e *exception) meaning(m *matcher) (key string, kind catalogue.Kind) {
 	switch name := e.class[strings.LastIndexByte(e.class, '.')+1:]; {
 	case name == "ChildFailedError", name == "ProcessRaisedException", spawnedLine().MatchString(strings.TrimPrefix(e.text(), "Exception: ")):
-		return "", noKind
+		return "", catalogue.NoKind
 	case name == "KeyboardInterrupt":
-		return rowInterrupted, Vague
+		return catalogue.RowInterrupted, catalogue.Vague
 	case name == "SystemExit", name == "SignalException":
-		return rowStopException, Consequence
+		return catalogue.RowStopException, catalogue.Consequence
 	case stopText().MatchString(e.text()):
-		return rowStopSignal, Ending
+		return catalogue.RowStopSignal, catalogue.Ending
 	case e.lostPeer(m):
-		return rowPeerException, PeerLost
+		return catalogue.RowPeerException, catalogue.PeerLost
 	case unreached().MatchString(e.text()) && (peerIn(e.text()) != "" || strings.Contains(e.text(), "RpcError")):
-		return rowUnreached, Catchable
+		return catalogue.RowUnreached, catalogue.Catchable
 	case e.fromLauncher && e.script == "":
-		return rowLauncherException, Vague
+		return catalogue.RowLauncherException, catalogue.Vague
 	case name == "ModuleNotFoundError":
-		return rowNoModule, Catchable
+		return catalogue.RowNoModule, catalogue.Catchable
 	case name == "FileNotFoundError", name == "PermissionError", name == "NotADirectoryError", name == "IsADirectoryError":
-		return rowNoFile, Catchable
+		return catalogue.RowNoFile, catalogue.Catchable
 	case rayLoss().MatchString(e.class):
-		return rowActorDied, Vague
+		return catalogue.RowActorDied, catalogue.Vague
 	case name == "CalledProcessError", codeOnly().MatchString(e.text()), name == "ProcessExitedException", e.distributed():
-		return rowException, CatchableClue
+		return catalogue.RowException, catalogue.CatchableClue
 	}
-	return rowException, Catchable
+	return catalogue.RowException, catalogue.Catchable
 }
 
 // strongest returns the first event of the strongest kind, nil if there is
 // none.
 func strongest(events []*event) *event {
 	rank := func(e *event) int {
-		switch e.kind.tier() {
-		case tierCause:
+		switch e.kind.Tier() {
+		case catalogue.TierCause:
 			return 0
-		case tierConsequence: // an exception that names a lost peer
+		case catalogue.TierConsequence: // an exception that names a lost peer
 			return 1
-		case tierHarmless:
+		case catalogue.TierHarmless:
 			return 3
 		}
 		return 2

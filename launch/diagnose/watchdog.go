@@ -5,6 +5,9 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/gorun/gorun/launch/diagnose/catalogue"
+	"github.com/gorun/gorun/launch/diagnose/match"
 )
 
 // collectiveTimeout is the collective in which a rank's watchdog timed out.
@@ -17,18 +20,18 @@ type collectiveTimeout struct {
 }
 
 var (
-	seqField   = lazyRegexp(`SeqNum=(\d+)`)
-	opField    = lazyRegexp(`OpType=(\w+)`)
-	numelField = lazyRegexp(`NumelIn=(\d+)`)
-	groupField = lazyRegexp(`\[PG (?:ID )?([^\s\]]+)`)
-	rankField  = lazyRegexp(`Rank (\d+)\]`)
+	seqField   = match.Lazy(`SeqNum=(\d+)`)
+	opField    = match.Lazy(`OpType=(\w+)`)
+	numelField = match.Lazy(`NumelIn=(\d+)`)
+	groupField = match.Lazy(`\[PG (?:ID )?([^\s\]]+)`)
+	rankField  = match.Lazy(`Rank (\d+)\]`)
 	// foldedField matches what Ray writes behind a line that stands for several ranks.
-	foldedField = lazyRegexp(`\[repeated (\d{1,6})x across cluster\]`)
+	foldedField = match.Lazy(`\[repeated (\d{1,6})x across cluster\]`)
 )
 
 // readWatchdog reads a line of torch's watchdogs.
-func (s *Scanner) readWatchdog(l *line, f *fields) {
-	rank := l.rank
+func (s *Scanner) readWatchdog(l *line, f *match.Fields) {
+	rank := l.Rank
 	if rank < 0 {
 		rank = number(rankField(), l.raw)
 	}
@@ -36,7 +39,7 @@ func (s *Scanner) readWatchdog(l *line, f *fields) {
 		return
 	}
 	s.job.writers.ranks[rank] = struct{}{}
-	if f.text("failed") != "" {
+	if f.Text("failed") != "" {
 		s.job.stopped[rank] = struct{}{}
 		return
 	}
@@ -46,14 +49,14 @@ func (s *Scanner) readWatchdog(l *line, f *fields) {
 	if m := groupField().FindSubmatch(l.raw); m != nil {
 		pg = string(m[1])
 	}
-	if at := f.number("work"); at >= 0 {
+	if at := f.Number("work"); at >= 0 {
 		if known && old.seq == at {
 			old.group = pg
 			s.job.timeouts[rank] = old
 		}
 		return
 	}
-	w := collectiveTimeout{group: pg, seq: number(seqField(), l.raw), numel: number(numelField(), l.raw), event: s.newEvent(s.matcher.byKey[rowTimeout], l)}
+	w := collectiveTimeout{group: pg, seq: number(seqField(), l.raw), numel: number(numelField(), l.raw), event: s.newEvent(s.matcher.byKey[catalogue.RowTimeout], l)}
 	if m := opField().FindSubmatch(l.raw); m != nil {
 		w.op = string(m[1])
 	}
@@ -78,7 +81,7 @@ func (s *Scanner) timeoutEvent() *event {
 	}
 	waiting := slices.Sorted(maps.Keys(j.timeouts))
 	if behind, text := j.findDesync(); len(behind) > 0 {
-		return s.watchdogEvent(rowDesync, behind, text)
+		return s.watchdogEvent(catalogue.RowDesync, behind, text)
 	}
 	w := j.timeouts[waiting[0]]
 	collective := strings.TrimSpace(fmt.Sprintf("%s %s", w.op, seqText(w.seq)))
@@ -105,19 +108,19 @@ func (s *Scanner) timeoutEvent() *event {
 	}
 	switch {
 	case j.folded > 0 && len(missing)+len(unseen) <= j.folded:
-		e := s.watchdogEvent(rowMissing, nil, here+"; Ray left out the same lines of other ranks: read their output")
+		e := s.watchdogEvent(catalogue.RowMissing, nil, here+"; Ray left out the same lines of other ranks: read their output")
 		e.rank = -1
 		return e
 	case len(missing) > 0:
-		return s.watchdogEvent(rowMissing, missing, fmt.Sprintf("%s; %s reported no time-out", here, rankList(missing)))
+		return s.watchdogEvent(catalogue.RowMissing, missing, fmt.Sprintf("%s; %s reported no time-out", here, rankList(missing)))
 	case len(unseen) > 0: // the log does not cover them
-		e := s.watchdogEvent(rowMissing, nil, fmt.Sprintf("%s; no line here is of %s: read their output", here, rankList(unseen)))
+		e := s.watchdogEvent(catalogue.RowMissing, nil, fmt.Sprintf("%s; no line here is of %s: read their output", here, rankList(unseen)))
 		e.rank = -1
 		return e
 	case len(waiting) == 1:
 		return nil // of an unknown number of ranks
 	}
-	e := s.watchdogEvent(rowAllWait, nil, here)
+	e := s.watchdogEvent(catalogue.RowAllWait, nil, here)
 	e.rank = -1
 	return e
 }

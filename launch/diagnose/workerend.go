@@ -9,6 +9,9 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gorun/gorun/launch/diagnose/catalogue"
+	"github.com/gorun/gorun/launch/diagnose/match"
 )
 
 // workerEnd is the end of a worker, as a launcher reports it.
@@ -66,31 +69,31 @@ func endPatterns() []string {
 const endCodes = `^signal (?P<signal>[4-9]|11|15) \(|^= +(?:EXIT CODE|EXIT STATUS|KILLED BY SIGNAL): (?P<signal2>6|9|11|15)\b|^= +KILLED BY SIGNAL: (?P<signal3>\d+)`
 
 // readEnd reads the line in which a launcher tells a worker's end.
-func (s *Scanner) readEnd(l *line, f *fields) {
+func (s *Scanner) readEnd(l *line, f *match.Fields) {
 	l.setWriter(f)
-	if f.has("bare") && l.host == "" {
+	if f.Has("bare") && l.Host == "" {
 		return // another program's words
 	}
-	tasks := tasksOf(f.text("tasks"))
+	tasks := tasksOf(f.Text("tasks"))
 	for _, task := range tasks {
-		l.task = -1
+		l.Task = -1
 		if len(s.job.taskHosts) < maxEntries {
-			s.job.taskHosts[task] = l.host
+			s.job.taskHosts[task] = l.Host
 		}
 	}
 	if len(tasks) == 1 {
-		l.task = tasks[0]
+		l.Task = tasks[0]
 	}
-	end := workerEnd{event: s.newEvent(s.matcher.byKey[rowNoReason], l), isRoot: tasks == nil, isAbort: f.has("abort"), binary: f.text("binary")}
+	end := workerEnd{event: s.newEvent(s.matcher.byKey[catalogue.RowNoReason], l), isRoot: tasks == nil, isAbort: f.Has("abort"), binary: f.Text("binary")}
 	if len(tasks) > 1 {
 		end.event.named = tasks[:min(len(tasks), maxRanks)]
 	}
 	switch {
-	case f.text("signal") != "":
-		end.code = -signalNumber(f.text("signal"))
-	case f.text("code") != "":
-		end.code = f.number("code")
-	case end.isAbort || f.has("failed"):
+	case f.Text("signal") != "":
+		end.code = -signalNumber(f.Text("signal"))
+	case f.Text("code") != "":
+		end.code = f.Number("code")
+	case end.isAbort || f.Has("failed"):
 		end.code = 1
 	default:
 		if tasks == nil {
@@ -103,22 +106,24 @@ func (s *Scanner) readEnd(l *line, f *fields) {
 }
 
 // readReporter reads the line in which Open MPI names the rank whose error it reports.
-func (s *Scanner) readReporter(l *line, f *fields) {
-	if e := s.lastEvent; e != nil && e.row.Key == rowMPI && e.stream == l.stream && l.number-e.number < 3 && e.rank < 0 {
-		e.rank = f.number("rank")
+func (s *Scanner) readReporter(l *line, f *match.Fields) {
+	if e := s.lastEvent; e != nil && e.row.Key == catalogue.RowMPI && e.stream == l.stream && l.number-e.number < 3 && e.rank < 0 {
+		e.rank = f.Number("rank")
 	}
 }
 
 // readEndHost reads the host of the worker that the line before it names: of Open MPI 1.
-func (s *Scanner) readEndHost(l *line, f *fields) {
+func (s *Scanner) readEndHost(l *line, f *match.Fields) {
 	if e := s.job.ending; e != nil {
-		e.host = f.text("host")
+		e.host = f.Text("host")
 	}
 	s.endNamed(l, 1)
 }
 
 // readEndCode reads the line with the end of the worker that a line before it names.
-func (s *Scanner) readEndCode(l *line, f *fields) { s.endNamed(l, -signalNumber(f.text("signal"))) }
+func (s *Scanner) readEndCode(l *line, f *match.Fields) {
+	s.endNamed(l, -signalNumber(f.Text("signal")))
+}
 
 // endNamed records the end of the worker that a line before l names.
 func (s *Scanner) endNamed(l *line, code int) {
@@ -130,16 +135,16 @@ func (s *Scanner) endNamed(l *line, code int) {
 }
 
 // setWriter gives a line about a worker to that worker.
-func (l *line) setWriter(f *fields) {
+func (l *line) setWriter(f *match.Fields) {
 	set := func(name string, n *int) {
-		if v := f.number(name); v >= 0 {
+		if v := f.Number(name); v >= 0 {
 			*n = v
 		}
 	}
-	set("rank", &l.rank)
-	set("local", &l.local)
-	set("pid", &l.pid)
-	l.host = cmp.Or(f.text("host"), l.host)
+	set("rank", &l.Rank)
+	set("local", &l.Local)
+	set("pid", &l.PID)
+	l.Host = cmp.Or(f.Text("host"), l.Host)
 }
 
 // signalNumber returns the number of a signal, which launchers give as a number, a name
@@ -182,17 +187,17 @@ func tasksOf(list string) []int {
 // addSpawnEnd records the end of a process that torch.multiprocessing started, as its
 // exception tells it. ok reports whether text is such an exception.
 func (s *Scanner) addSpawnEnd(text string, l *line) (ok bool) {
-	f := findFields(spawnLine(), []byte(text))
+	f := match.FindFields(spawnLine(), []byte(text))
 	if f == nil {
 		return false
 	}
-	e := s.newEvent(s.matcher.byKey[rowNoReason], l)
-	e.text = plainText([]byte(text))
+	e := s.newEvent(s.matcher.byKey[catalogue.RowNoReason], l)
+	e.text = match.PlainText([]byte(text))
 	if e.rank < 0 {
-		e.local = f.number("local")
+		e.local = f.Number("local")
 	}
-	code := f.number("code")
-	if signal := f.text("signal"); signal != "" {
+	code := f.Number("code")
+	if signal := f.Text("signal"); signal != "" {
 		code = -signalNumber(signal)
 	}
 	s.addEnd(workerEnd{event: e, code: code, isRoot: true})
@@ -200,8 +205,8 @@ func (s *Scanner) addSpawnEnd(text string, l *line) (ok bool) {
 }
 
 var (
-	spawnLine   = lazyRegexp(`^(?:\S*ProcessExitedException|Exception): process (?P<local>\d+) terminated with (?:signal (?P<signal>SIG\w+)|exit code (?P<code>\d+))`)
-	spawnedLine = lazyRegexp(`^-- Process (\d+) terminated with the following error`)
+	spawnLine   = match.Lazy(`^(?:\S*ProcessExitedException|Exception): process (?P<local>\d+) terminated with (?:signal (?P<signal>SIG\w+)|exit code (?P<code>\d+))`)
+	spawnedLine = match.Lazy(`^-- Process (\d+) terminated with the following error`)
 )
 
 // exitCode matches an exit code in any words.
@@ -212,27 +217,27 @@ const exitSignal = `\bNegsignal\.(?P<signal>SIG\w+)|\bcode=(?:killed|dumped), st
 
 // readExitCode reads an exit code in any words. One that is not 0 shows that the job
 // failed. An event of it has the row that the code means.
-func (s *Scanner) readExitCode(l *line, f *fields) {
-	code := f.number("code")
-	if f.has("core") {
+func (s *Scanner) readExitCode(l *line, f *match.Fields) {
+	code := f.Number("code")
+	if f.Has("core") {
 		code = 1
 	}
 	if code == 0 || s.matcher.wordings.goesOn(l.raw) || kubeletEvent().Match(l.raw) {
 		return
 	}
 	s.job.failed = true
-	if !isQuoted(l.raw, f.start) {
+	if !isQuoted(l.raw, f.Start) {
 		s.recordExit(l, code)
 	}
 	s.endNamed(l, code)
 }
 
 // kubeletEvent matches events of Kubernetes about programs that the kubelet runs itself.
-var kubeletEvent = lazyRegexp(`\bFailed(?:Mount|Sync)\b`)
+var kubeletEvent = match.Lazy(`\bFailed(?:Mount|Sync)\b`)
 
 // readSignal reads the end of a process by a signal.
-func (s *Scanner) readSignal(l *line, f *fields) {
-	code := -signalNumber(f.text("signal"))
+func (s *Scanner) readSignal(l *line, f *match.Fields) {
+	code := -signalNumber(f.Text("signal"))
 	if s.matcher.wordings.goesOn(l.raw) || isQuoted(l.raw, len(l.raw)) {
 		return
 	}
@@ -246,10 +251,10 @@ func (s *Scanner) readSignal(l *line, f *fields) {
 // code says more.
 func (s *Scanner) recordExit(l *line, code int) {
 	key, _ := meaningOfCode(code)
-	if last := s.job.lastExit; key == "" && last != nil && last.row.Key != rowNoReason && last.log == l.stream.log && l.number-last.number < detailLines {
+	if last := s.job.lastExit; key == "" && last != nil && last.row.Key != catalogue.RowNoReason && last.log == l.stream.log && l.number-last.number < detailLines {
 		return
 	}
-	s.job.lastExit = s.newEvent(s.matcher.byKey[cmp.Or(key, rowNoReason)], l)
+	s.job.lastExit = s.newEvent(s.matcher.byKey[cmp.Or(key, catalogue.RowNoReason)], l)
 	s.matcher.wordings.nameOrigin(s.job.lastExit, l.raw)
 }
 
@@ -329,7 +334,7 @@ func (s *Scanner) RecordEnd(pid, code int) {
 		text = fmt.Sprintf("was killed by signal %d", -code)
 	}
 	s.addEnd(workerEnd{code: code, isRoot: true, noStderr: log.isTail && !s.hasText, lastLine: s.lastLine, event: &event{
-		row: s.matcher.byKey[rowNoReason], log: n, number: s.number, text: text,
+		row: s.matcher.byKey[catalogue.RowNoReason], log: n, number: s.number, text: text,
 		origin: origin{rank: log.Rank, local: log.Local, task: -1, pid: pid, host: log.Host}, stream: streamKey{log: n},
 	}})
 }
@@ -348,8 +353,8 @@ func (s *Scanner) endEvents() []*event {
 		if text == end.lastWords {
 			e.excerpt = end.excerpt
 		}
-		if key == rowKilled && !end.isRoot {
-			e.kind = Consequence // the launcher killed it as a last resort
+		if key == catalogue.RowKilled && !end.isRoot {
+			e.kind = catalogue.Consequence // the launcher killed it as a last resort
 		}
 		all = append(all, &e)
 	}
@@ -364,15 +369,15 @@ func (end *workerEnd) meaning() (key, text string) {
 	case stopped, key != "":
 		return key, ""
 	case end.noStderr:
-		return rowNoStderr, ""
+		return catalogue.RowNoStderr, ""
 	case end.lastLine != "" && end.code > 0:
-		return rowLastLine, end.lastLine
+		return catalogue.RowLastLine, end.lastLine
 	case end.lastWords == "" || end.code <= 0 && end.code != -int(unix.SIGABRT):
-		return rowNoReason, ""
+		return catalogue.RowNoReason, ""
 	case end.isAbort:
-		return rowAborted, end.lastWords
+		return catalogue.RowAborted, end.lastWords
 	}
-	return rowLastWords, end.lastWords
+	return catalogue.RowLastWords, end.lastWords
 }
 
 // meaningOfCode returns the row of an exit code that says why a process ended, "" if it
@@ -383,13 +388,13 @@ func meaningOfCode(code int) (key string, stopped bool) {
 	}
 	switch code {
 	case 126, 127: // as shells say it
-		return rowNotFound, false
+		return catalogue.RowNotFound, false
 	case -int(unix.SIGILL), -int(unix.SIGFPE), -int(unix.SIGSEGV):
-		return rowCrashed, false
+		return catalogue.RowCrashed, false
 	case -int(unix.SIGBUS):
-		return rowBusError, false
+		return catalogue.RowBusError, false
 	case -int(unix.SIGKILL):
-		return rowKilled, false
+		return catalogue.RowKilled, false
 	case -int(unix.SIGTERM), -int(unix.SIGINT), -int(unix.SIGHUP):
 		return "", true
 	}

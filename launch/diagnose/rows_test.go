@@ -2,10 +2,12 @@ package diagnose
 
 import (
 	"regexp"
-	"slices"
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/gorun/gorun/launch/diagnose/catalogue"
+	"github.com/gorun/gorun/launch/diagnose/match"
 )
 
 // sample has a line that a row matches, and a similar line that the row must not match.
@@ -31,11 +33,11 @@ func samples(tb testing.TB) map[string]sample {
 
 func TestEachRowHasASample(t *testing.T) {
 	all := samples(t)
-	for _, row := range Rows() {
+	for _, row := range catalogue.Rows() {
 		s, ok := all[row.Key]
 		text := s.text
 		delete(all, row.Key)
-		if row.Pattern == noLine {
+		if row.Pattern == catalogue.NoLine {
 			continue
 		}
 		if s.counter == "" {
@@ -77,7 +79,7 @@ func matchRow(text string) string {
 func TestCatalogueIsComplete(t *testing.T) {
 	have := map[int]bool{}
 	keys := map[string]bool{}
-	for _, row := range Rows() {
+	for _, row := range catalogue.Rows() {
 		if keys[row.Key] {
 			t.Errorf("two rows %s", row.Key)
 		}
@@ -98,7 +100,7 @@ func TestCatalogueIsComplete(t *testing.T) {
 
 func TestRowsAreComplete(t *testing.T) {
 	id := regexp.MustCompile(`^(?:[A-Z]\d\d|X-[A-Z-]+)$`)
-	for _, row := range Rows() {
+	for _, row := range catalogue.Rows() {
 		if len(row.Checks) == 0 || row.Cause == "" || row.Fix == "" || row.Seen == "" || row.Source == "" {
 			t.Errorf("row %s lacks something: %+v", row.Key, row)
 		}
@@ -107,15 +109,15 @@ func TestRowsAreComplete(t *testing.T) {
 				t.Errorf("row %s: %q is no id", row.Key, c)
 			}
 		}
-		if row.Kind == noKind {
+		if row.Kind == catalogue.NoKind {
 			t.Errorf("row %s has no kind", row.Key)
 		}
 		if strings.HasSuffix(row.Cause, ".") || strings.HasSuffix(row.Fix, ".") {
 			t.Errorf("row %s ends with a full stop", row.Key)
 		}
 		// Without a long literal every line of a log would need an expression.
-		if row.Pattern != noLine && shortest(literals(row.Pattern)) < 6 {
-			t.Errorf("row %s: only %q must be in a line", row.Key, literals(row.Pattern))
+		if row.Pattern != catalogue.NoLine && leastWord(row.Pattern) < 6 {
+			t.Errorf("row %s: only %q must be in a line", row.Key, match.Literals(row.Pattern))
 		}
 	}
 	if n := len(sharedMatcher().rows) + len(sharedMatcher().jobLines); n > 64*len(entries{}) {
@@ -143,22 +145,11 @@ func TestHealthyLinesMatchNoRow(t *testing.T) {
 	}
 }
 
-// TestFinderOfShortWords shows that a word that is too short neither stops the finder nor
-// hides the others.
-func TestFinderOfShortWords(t *testing.T) {
-	f := newFinder([][]string{{"end", ""}, {"peer died"}})
-	var found []int
-	f.all([]byte("the end: Peer died"), func(entry, _ int) { found = append(found, entry) })
-	if !slices.Equal(found, []int{1}) {
-		t.Errorf("the finder found entries %d, want 1 only", found)
-	}
-}
-
 // TestJobLinesHaveWords shows that the finder finds the words of each line of the job.
 func TestJobLinesHaveWords(t *testing.T) {
 	for i, l := range jobLines() {
-		if words := literals(l.pattern); shortest(words) < gram {
-			t.Errorf("line %d of the job: a word of %q has less than %d bytes", i, words, gram)
+		if words := match.Literals(l.pattern); leastWord(l.pattern) < match.Gram {
+			t.Errorf("line %d of the job: a word of %q has less than %d bytes", i, words, match.Gram)
 		}
 	}
 }
@@ -168,9 +159,20 @@ func TestJobLinesHaveWords(t *testing.T) {
 func TestWordingsHaveWords(t *testing.T) {
 	for w, patterns := range wordings() {
 		for _, pattern := range patterns {
-			if shortest(literals(pattern)) < gram {
-				t.Errorf("wording %d: only %q must be in a line: %s", w, literals(pattern), pattern)
+			if leastWord(pattern) < match.Gram {
+				t.Errorf("wording %d: only %q must be in a line: %s", w, match.Literals(pattern), pattern)
 			}
 		}
 	}
+}
+
+// leastWord returns the length of the shortest literal of a pattern, 0 if it has none.
+func leastWord(pattern string) int {
+	n := 0
+	for i, word := range match.Literals(pattern) {
+		if i == 0 || len(word) < n {
+			n = len(word)
+		}
+	}
+	return n
 }

@@ -1,4 +1,4 @@
-package diagnose
+package catalogue
 
 // launchRows returns the rows about programs that could not be started, and about
 // launchers and schedulers that ended them.
@@ -30,7 +30,7 @@ func launchRows() []Row {
 			Cause: "the NVIDIA container toolkit could not give the GPUs to the container", Fix: "nvidia-smi on that node must work, with one version of the driver's module and library (else reboot it); docker run --rm --gpus all IMAGE nvidia-smi tests the toolkit", Seen: "nvidia-container-toolkit", Source: "libnvidia-container",
 		},
 		{
-			Key: rowContainer, Checks: ids("X-START"), Kind: CatchableClue, Pattern: `FailedCreatePodSandBox|Failed to create pod sandbox|CreateContainer(?:Config)?Error|RunContainerError|UnexpectedAdmissionError|FailedPostStartHook`,
+			Key: RowContainer, Checks: ids("X-START"), Kind: CatchableClue, Pattern: `FailedCreatePodSandBox|Failed to create pod sandbox|CreateContainer(?:Config)?Error|RunContainerError|UnexpectedAdmissionError|FailedPostStartHook`,
 			Cause: "Kubernetes could not start a pod's container on its node", Fix: "kubectl describe pod names the reason: a secret or config map that does not exist, a runtime class, a device plugin without healthy GPUs", Seen: "Kubernetes", Source: "kubelet",
 		},
 		{
@@ -82,7 +82,7 @@ func launchRows() []Row {
 			Cause: "the shell did not find a file of the job's script", Fix: start, Seen: "bash", Source: "bash",
 		},
 		{
-			Key: rowImage, Quote: "Failed to pull image", Checks: ids("X-START"), Kind: CatchableClue, Pattern: `ErrImagePull|ImagePullBackOff|InvalidImageName|Back-off pulling image|Failed to pull image|(?:in pod "(?P<host>[^"]+)" )?is waiting to start: (?:trying and failing to pull image|image can't be pulled)`,
+			Key: RowImage, Quote: "Failed to pull image", Checks: ids("X-START"), Kind: CatchableClue, Pattern: `ErrImagePull|ImagePullBackOff|InvalidImageName|Back-off pulling image|Failed to pull image|(?:in pod "(?P<host>[^"]+)" )?is waiting to start: (?:trying and failing to pull image|image can't be pulled)`,
 			Cause: "the node could not pull the container's image", Fix: "check the image's name and the pull secret: kubectl describe pod", Seen: "Kubernetes", Source: "kubelet",
 		},
 		{
@@ -118,7 +118,7 @@ func launchRows() []Row {
 			Cause: "a module of the environment could not be loaded on this node", Fix: "module spider NAME shows the versions of this cluster; load the same ones on every node", Seen: "Lmod, Environment Modules", Source: "Lmod",
 		},
 		{
-			Key: rowRegistry, Checks: ids("X-START", "X-AUTH"), Kind: Primary, Pattern: `\[ERROR\] URL \S+ returned error code: \d+|failed to resolve reference .*(?:401|403|not found)|pull access denied for |manifest (?:unknown|for \S+ not found)`,
+			Key: RowRegistry, Checks: ids("X-START", "X-AUTH"), Kind: Primary, Pattern: `\[ERROR\] URL \S+ returned error code: \d+|failed to resolve reference .*(?:401|403|not found)|pull access denied for |manifest (?:unknown|for \S+ not found)`,
 			Cause: "the registry has no such image, or refused the credentials", Fix: "check the image's name and tag, and the credentials of the node (enroot's .credentials, docker login, a pull secret)", Seen: "enroot, docker, containerd", Source: "their sources",
 		},
 		{
@@ -138,7 +138,7 @@ func launchRows() []Row {
 			Cause: "mpirun lost its daemon on a node: the node or the network to it failed", Fix: "check that node's console, kernel log and power, and the scheduler's records of it", Seen: "Open MPI", Source: "help-errmgr-base.txt",
 		},
 		{
-			Key: rowStopSignal, Checks: ids("X-STOPPED"), Kind: Vague, Pattern: `Received (?:\d+|SIG\w+) death signal, shutting down workers`,
+			Key: RowStopSignal, Checks: ids("X-STOPPED"), Kind: Vague, Pattern: `Received (?:\d+|SIG\w+) death signal, shutting down workers`,
 			Cause: "a signal from outside stopped the launcher or the program; no worker had failed before, as far as this log shows", Fix: "signal 1 comes from a terminal that closed: use tmux, sbatch or setsid; 15 from a scheduler or a user: look into its records (sacct -j, kubectl get events)", Seen: "torchrun", Source: "torch/distributed/elastic/agent",
 		},
 		{

@@ -1,4 +1,4 @@
-package diagnose
+package catalogue
 
 // verbsRows returns the rows about InfiniBand and RoCE.
 func verbsRows() []Row {
@@ -68,11 +68,11 @@ func verbsRows() []Row {
 			Cause: "an adapter could not access memory, its own or its peer's: the program freed it, RDMA with GPUs does not work here, or the peer had failed", Fix: "first look for an earlier error of another rank; then try UCX_TLS=ud,sm,self and UCX_IB_GPU_DIRECT_RDMA=0: if that works, update UCX and the adapter's driver", Seen: "UCX", Source: "ib_mlx5_log.c",
 		},
 		{
-			Key: rowTransport, Checks: ids("X-MPI"), Kind: CatchableClue, Pattern: `\bUCX +(?:ERROR|FATAL) `,
+			Key: RowTransport, Checks: ids("X-MPI"), Kind: CatchableClue, Pattern: `\bUCX +(?:ERROR|FATAL) `,
 			Cause: "UCX, the transport below MPI, reported an error", Fix: "do what that line says: a device that this node lacks or may not use, a limit of locked memory; UCX_LOG_LEVEL=info shows what it chose", Seen: "UCX", Source: "ucs/debug/log.c",
 		},
 		{
-			Key: rowMPIAdapter, Checks: ids("X-MPI", "N05"), Kind: CatchableClue, Pattern: `(?:(?P<host>[\w-][\w.-]*?)(?:\.\d+|:rank(?P<rank>\d+)(?:\.\S+)?: ))?PSM\d? can't open \w+ unit|PSM\d was unable to open|psm\d?_ep_open failed|failed an OFI Libfabric library call|: OFI \w[\w() ]*(?:failed|failure)`,
+			Key: RowMPIAdapter, Checks: ids("X-MPI", "N05"), Kind: CatchableClue, Pattern: `(?:(?P<host>[\w-][\w.-]*?)(?:\.\d+|:rank(?P<rank>\d+)(?:\.\S+)?: ))?PSM\d? can't open \w+ unit|PSM\d was unable to open|psm\d?_ep_open failed|failed an OFI Libfabric library call|: OFI \w[\w() ]*(?:failed|failure)`,
 			Cause: "MPI could not open the network adapter of a node", Fix: "fi_info and ibv_devinfo on that node must show the adapter and an active link; in a container map its devices; FI_PROVIDER=tcp tells whether the rest works", Seen: "Open MPI, MPICH, PSM", Source: "mtl_ofi_component.c, ofi_init.c",
 		},
 		{

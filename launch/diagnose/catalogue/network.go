@@ -1,4 +1,4 @@
-package diagnose
+package catalogue
 
 // networkRows returns the rows about interfaces and connections over TCP.
 func networkRows() []Row {

@@ -1,4 +1,4 @@
-package diagnose
+package match
 
 import (
 	"regexp/syntax"
@@ -7,10 +7,10 @@ import (
 	"unicode"
 )
 
-// literals returns texts in lower case. Every match of pattern contains at least one
+// Literals returns texts in lower case. Every match of pattern contains at least one
 // of them. literals returns nil if there are none. A line without them needs no
 // expression.
-func literals(pattern string) []string {
+func Literals(pattern string) []string {
 	re, err := syntax.Parse(pattern, syntax.Perl|syntax.FoldCase)
 	if err != nil {
 		return nil
@@ -18,16 +18,16 @@ func literals(pattern string) []string {
 	return required(re)
 }
 
-// alternatives returns patterns that together match what pattern matches. Each has
+// Alternatives returns patterns that together match what pattern matches. Each has
 // literals. They are pattern alone if it has no alternatives.
-func alternatives(pattern string) []string {
+func Alternatives(pattern string) []string {
 	re, err := syntax.Parse(pattern, syntax.Perl)
 	if err != nil || re.Op != syntax.OpAlternate {
 		return []string{pattern}
 	}
 	var all []string
 	for _, sub := range re.Sub {
-		if literals(sub.String()) == nil {
+		if Literals(sub.String()) == nil {
 			return []string{pattern}
 		}
 		all = append(all, sub.String())

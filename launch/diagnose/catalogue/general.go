@@ -1,4 +1,4 @@
-package diagnose
+package catalogue
 
 // catchAllRows returns the rows about lines in words that no other row knows: what a
 // logger, a runtime or the system marks as an error, whoever prints it.
@@ -10,15 +10,15 @@ func catchAllRows() []Row {
 	)
 	return []Row{
 		{
-			Key: rowUnknownWarning, Checks: ids("X-NCCL"), Kind: Symptom, Pattern: ` NCCL WARN \S`,
+			Key: RowUnknownWarning, Checks: ids("X-NCCL"), Kind: Symptom, Pattern: ` NCCL WARN \S`,
 			Cause: "NCCL warned of something that gorun explain does not know", Fix: "read the line and those below it of the same process; NCCL_DEBUG=INFO shows what came before", Seen: "all", Source: "src/debug.cc",
 		},
 		{
-			Key: rowCascade, Checks: ids("X-ABORTED"), Kind: Consequence, Pattern: noLine,
+			Key: RowCascade, Checks: ids("X-ABORTED"), Kind: Consequence, Pattern: NoLine,
 			Cause: "an error that speaks of another failure", Fix: "look for the earliest error of another rank", Seen: "all", Source: "its words",
 		},
 		{
-			Key: rowSummary, Checks: ids("X-ERROR"), Kind: Vague, Pattern: noLine,
+			Key: RowSummary, Checks: ids("X-ERROR"), Kind: Vague, Pattern: NoLine,
 			Cause: "the program or its launcher says that it failed, and not why", Fix: "read what the failed process printed before: its own log, on its node", Seen: "all", Source: "its words",
 		},
 		{
@@ -34,11 +34,11 @@ func catchAllRows() []Row {
 			Cause: "a program or script of the job could not be run on this node", Fix: "run the script's line by hand on that node; put the same program and interpreter at the same path on every node", Seen: "shells", Source: "bash(1)",
 		},
 		{
-			Key: rowUnreached, Checks: ids("X-CONNECT"), Kind: SystemError, Pattern: `(?:Connection refused|ECONNREFUSED|Connection timed out|ETIMEDOUT|No route to host|Network is unreachable|Host is unreachable|i/o timeout|context deadline exceeded)|(?:can't|cannot|could not|couldn't|unable to|failed to) (?:connect|reach|contact|communicate)\b`,
+			Key: RowUnreached, Checks: ids("X-CONNECT"), Kind: SystemError, Pattern: `(?:Connection refused|ECONNREFUSED|Connection timed out|ETIMEDOUT|No route to host|Network is unreachable|Host is unreachable|i/o timeout|context deadline exceeded)|(?:can't|cannot|could not|couldn't|unable to|failed to) (?:connect|reach|contact|communicate)\b`,
 			Cause: "a server could not be reached from this node", Fix: reach, Seen: "all", Source: "errno(3)",
 		},
 		{
-			Key: rowNoMemory, Checks: ids("X-HOSTOOM", "L07"), Kind: SystemError, Pattern: `out of memory|(?:could not|couldn't|can't|unable to|failed to) (?:m?alloc|allocate|reserve|commit)\b|insufficient (?:virtual )?memory|memory exhausted|not enough memory|memory allocation .{0,20}failed`,
+			Key: RowNoMemory, Checks: ids("X-HOSTOOM", "L07"), Kind: SystemError, Pattern: `out of memory|(?:could not|couldn't|can't|unable to|failed to) (?:m?alloc|allocate|reserve|commit)\b|insufficient (?:virtual )?memory|memory exhausted|not enough memory|memory allocation .{0,20}failed`,
 			Cause: "the program got no memory", Fix: "use fewer processes on that node or smaller data, or a higher limit (container memory, Slurm --mem, ulimit -v)", Seen: "all", Source: "its words",
 		},
 		{
@@ -50,11 +50,11 @@ func catchAllRows() []Row {
 			Cause: "the program raised an exception", Fix: read, Seen: "Python, Java, JavaScript", Source: "its words",
 		},
 		{
-			Key: rowFatal, Checks: ids("X-ERROR"), Kind: Fatal, Pattern: `\bNon-OK-status: |(?:level|severity|levelname)"\s*:\s*"(?:fatal|panic|critical|emergency)"|\blevel=(?:fatal|panic|critical)|(?:^|[\s\[|<(:])(?-i:FATAL|CRITICAL|PANIC)[\]:|>) ]|\bfatal ?: |fatal   : |fatal error|panicked at |^panic: |forrtl: severe|Check failed: |assertion .{0,200}failed|Assertion failed|Execution halted|^Fatal \w+|Abort trap|what\(\): |^ERROR: LoadError: |Called CmiAbort|\bLLVM ERROR: |(?-i:\b[A-Z]+_ASSERT(?:ION)?\b ?[:(])`,
+			Key: RowFatal, Checks: ids("X-ERROR"), Kind: Fatal, Pattern: `\bNon-OK-status: |(?:level|severity|levelname)"\s*:\s*"(?:fatal|panic|critical|emergency)"|\blevel=(?:fatal|panic|critical)|(?:^|[\s\[|<(:])(?-i:FATAL|CRITICAL|PANIC)[\]:|>) ]|\bfatal ?: |fatal   : |fatal error|panicked at |^panic: |forrtl: severe|Check failed: |assertion .{0,200}failed|Assertion failed|Execution halted|^Fatal \w+|Abort trap|what\(\): |^ERROR: LoadError: |Called CmiAbort|\bLLVM ERROR: |(?-i:\b[A-Z]+_ASSERT(?:ION)?\b ?[:(])`,
 			Cause: "the program ended itself with this error", Fix: read, Seen: "loggers, runtimes", Source: "its words",
 		},
 		{
-			Key: rowLogged, Checks: ids("X-ERROR"), Kind: Logged, Pattern: `(?:level|severity|levelname)"\s*:\s*"error"|\blevel=error|(?:^|[\s\[|<(:])(?-i:ERROR|SEVERE)[\]:|>) ]|\berror: \S|\berror\[\w+\]: |^HDF\d-DIAG: |^ *Error (?:in|on|at|while|when) |^Error from server|\.(?:crit|alert|emerg)\[\d+\]: |broker\.err\[\d+\]: |(?-i:\bFAIL at )|(?-i:[A-Z]{2,}_ERROR)[\]:|>) ]|\b[a-z]\w+ failed(?::|,|\.?$| for | with | because | in | at | while | during )|\b(?:errors?|exceptions?) (?:has |have )?occurred\b|\b(?:bailing out|giving up|gave up)\b|non-zero status|(?-i:\*\*\* (?:Error|ERROR))|(?:cannot|could not|unable to|failed to) \w+|: (?:invalid|illegal|unknown|unrecognized|unsupported|missing) \w+`,
+			Key: RowLogged, Checks: ids("X-ERROR"), Kind: Logged, Pattern: `(?:level|severity|levelname)"\s*:\s*"error"|\blevel=error|(?:^|[\s\[|<(:])(?-i:ERROR|SEVERE)[\]:|>) ]|\berror: \S|\berror\[\w+\]: |^HDF\d-DIAG: |^ *Error (?:in|on|at|while|when) |^Error from server|\.(?:crit|alert|emerg)\[\d+\]: |broker\.err\[\d+\]: |(?-i:\bFAIL at )|(?-i:[A-Z]{2,}_ERROR)[\]:|>) ]|\b[a-z]\w+ failed(?::|,|\.?$| for | with | because | in | at | while | during )|\b(?:errors?|exceptions?) (?:has |have )?occurred\b|\b(?:bailing out|giving up|gave up)\b|non-zero status|(?-i:\*\*\* (?:Error|ERROR))|(?:cannot|could not|unable to|failed to) \w+|: (?:invalid|illegal|unknown|unrecognized|unsupported|missing) \w+`,
 			Cause: "the program reported this error, and no line shows a clearer one", Fix: read, Seen: "loggers, runtimes", Source: "its words",
 		},
 	}

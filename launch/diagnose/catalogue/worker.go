@@ -1,66 +1,11 @@
-package diagnose
-
-// Keys of rows that the code names, most of them found from several lines.
-const (
-	rowException         = "x40" // a traceback
-	rowDesync            = "x42" // watchdogs in different collectives
-	rowDataset           = "x27" // an exception of the dataset
-	rowTimeout           = "74"  // a time-out that a watchdog reports
-	rowMissing           = "x43" // ranks that never joined
-	rowAllWait           = "x44" // all ranks in one collective
-	rowSelfTest          = "x70" // gorun's self-test, which its rank 0 reports for all
-	rowNoReason          = "x45" // an exit code without a reason
-	rowKilled            = "x46" // killed by SIGKILL
-	rowCrashed           = "x24"
-	rowBusError          = "x23"
-	rowRAS               = "x48"  // a crash in NCCL's RAS thread
-	rowStopped           = "x92"  // stopped by a launcher or a scheduler
-	rowStopException     = "x93"  // an exception that shows a stop from outside
-	rowActorDied         = "w17"  // an exception about a process of Ray that ended, too
-	rowMount             = "w18"  // a volume of a pod
-	rowScheduling        = "w11"  // no node for a pod
-	rowImage             = "y04"  // a pod's image
-	rowRegistry          = "y37"  // an image that the registry refuses
-	rowContainer         = "y39"  // a container of a pod
-	rowProbe             = "v04"  // a pod's probe
-	rowActorNode         = "w25"  // the node of a process of Ray
-	rowNoMemory          = "z24"  // memory that is used up, in any program's words
-	rowNoGPUMemory       = "x04"  // the memory of a GPU
-	rowTransport         = "u07"  // an error of UCX
-	rowUnreached         = "z23"  // what the system says of a server that cannot be reached
-	rowPeerException     = "x94"  // an exception that shows a lost peer
-	rowLauncherException = "x57"  // an exception of a launcher
-	rowNoStderr          = "x58"  // an exit code and nothing on stderr
-	rowLastLine          = "x59"  // an exit code after a last line on stderr
-	rowNoModule          = "x61"  // a traceback of a missing module
-	rowNoFile            = "x62"  // a traceback of a missing or forbidden file
-	rowPeerExited        = "x63"  // a rank that ended well while others needed it
-	rowLastWords         = "x65"  // an exit code after a line of the log
-	rowUnknownWarning    = "z01"  // an NCCL WARN that no other row knows
-	rowFatal             = "z10"  // a line at the level fatal
-	rowLogged            = "z11"  // a line at the level error
-	rowAborted           = "x71"  // a line of the log, after which MPI ended the job
-	rowTwiceRank         = "x72"  // ranks that several processes announce
-	rowNotFound          = "x67"  // an exit code by which a shell says that it found no program
-	rowCoreDumped        = "z08"  // a core dump without another word
-	rowCascade           = "z02"  // such a line that speaks of another failure
-	rowSummary           = "z03"  // such a line that sums up
-	rowNodeFailed        = "x56"  // a node of which Slurm says that it failed
-	rowStopSignal        = "y09"  // a signal that stopped a launcher or a program
-	rowInterrupted       = "x66"  // an exception that shows Ctrl-C
-	rowMPI               = "v03"  // an error that MPI reports
-	rowMPIAdapter        = "y47"  // an adapter that MPI cannot open
-	rowTwoOnGPU          = "46"   // two ranks on one GPU, as NCCL says
-	rowHostID            = "x64"  // two hosts that NCCL takes for one
-	noLine               = `\b\B` // matches nothing
-)
+package catalogue
 
 // selfTestRows returns the row about gorun's self-test. It comes before all others, whose
 // words its verdict may repeat.
 func selfTestRows() []Row {
 	return []Row{
 		{
-			Key: rowSelfTest, Checks: ids("X-SELFTEST"), Kind: Root, Pattern: `(?:\bFAILED|the self-test failed) at the rung "[^"]*": (?:(?:the \d+ ranks of )?node \d+ \((?P<host>[^)\s]+)\)(?:(?:, node \d+ \([^)\s]+\))* and node \d+ \((?P<peer>[^)\s]+)\))? (?:fails?\b|has \d+ GPUs?\b)|rank (?P<rank>\d+) \([^)]*\) on (?P<host2>[^:\s]+)(?:: | fails | has NCCL |(?:, rank \d+ \([^)]*\) on [^:\s]+)* and rank (?P<rank2>\d+) \([^)]*\) on [^:\s]+ fail )|rank (?P<rank3>\d+) and rank (?P<rank4>\d+) on (?P<host3>\S+) have the same GPU)?`,
+			Key: RowSelfTest, Checks: ids("X-SELFTEST"), Kind: Root, Pattern: `(?:\bFAILED|the self-test failed) at the rung "[^"]*": (?:(?:the \d+ ranks of )?node \d+ \((?P<host>[^)\s]+)\)(?:(?:, node \d+ \([^)\s]+\))* and node \d+ \((?P<peer>[^)\s]+)\))? (?:fails?\b|has \d+ GPUs?\b)|rank (?P<rank>\d+) \([^)]*\) on (?P<host2>[^:\s]+)(?:: | fails | has NCCL |(?:, rank \d+ \([^)]*\) on [^:\s]+)* and rank (?P<rank2>\d+) \([^)]*\) on [^:\s]+ fail )|rank (?P<rank3>\d+) and rank (?P<rank4>\d+) on (?P<host3>\S+) have the same GPU)?`,
 			Cause: "gorun's self-test found a fault before the program", Fix: "do what the line `fix:` of the self-test says; gorun selftest with the same flags repeats it", Seen: "gorun", Source: "docs/selftest.md",
 		},
 	}
@@ -83,11 +28,11 @@ func workerRows() []Row {
 			Cause: "a rank did not make the call that the others wait in", Fix: missing, Seen: "gorun", Source: "docs/hangs.md",
 		},
 		{
-			Key: rowDesync, Checks: ids("X-DESYNC", "R03"), Kind: Absence, Pattern: noLine,
+			Key: RowDesync, Checks: ids("X-DESYNC", "R03"), Kind: Absence, Pattern: NoLine,
 			Cause: "the watchdogs of the ranks wait in different collectives", Fix: desync, Seen: "torch", Source: "ProcessGroupNCCL.cpp; section 6.2",
 		},
 		{
-			Key: rowMissing, Checks: ids("X-TIMEOUT-MISSING-RANK"), Kind: Absence, Pattern: `Ranks? (?P<rank>\d+)(?:, \d+)* failed to pass monitoredBarrier|received errors while waiting for send/recv from rank (?P<rank2>\d+)`,
+			Key: RowMissing, Checks: ids("X-TIMEOUT-MISSING-RANK"), Kind: Absence, Pattern: `Ranks? (?P<rank>\d+)(?:, \d+)* failed to pass monitoredBarrier|received errors while waiting for send/recv from rank (?P<rank2>\d+)`,
 			Cause: "a rank did not enter a collective for which the others wait", Fix: missing, Seen: "torch", Source: "ProcessGroupGloo.cpp; section 6.2",
 		},
 		{
@@ -115,15 +60,15 @@ func workerRows() []Row {
 			Cause: "nothing listened at MASTER_ADDR:MASTER_PORT yet, or it cannot be reached", Fix: start, Seen: "torch", Source: "socket.cpp",
 		},
 		{
-			Key: rowAllWait, Checks: ids("X-TIMEOUT-MISSING-RANK", "I03"), Kind: Absence, Pattern: noLine,
+			Key: RowAllWait, Checks: ids("X-TIMEOUT-MISSING-RANK", "I03"), Kind: Absence, Pattern: NoLine,
 			Cause: "all ranks wait in the same collective: the network between them, or a GPU, makes no progress", Fix: "`gorun check` probes the network; look for Xid lines, and check the ports' counters; if the collective is only slow, set a longer time-out", Seen: "torch", Source: "ProcessGroupNCCL.cpp; section 6.2",
 		},
 		{
-			Key: rowRAS, Checks: ids("V04", "X-SEGV"), Kind: Primary, Pattern: noLine,
+			Key: RowRAS, Checks: ids("V04", "X-SEGV"), Kind: Primary, Pattern: NoLine,
 			Cause: "NCCL's RAS thread crashed: a known bug of 2.26 when RAS is queried while communicators are made (later ones in 2.27 to 2.29)", Fix: "upgrade NCCL to 2.29.2 or later and do not query RAS while the job starts, or set NCCL_RAS_ENABLE=0", Seen: "2.24-2.29", Source: "nccl#1669, #1718, #1762, #1996, #2346",
 		},
 		{
-			Key: rowKilled, Checks: ids("X-HOSTOOM", "L07"), Kind: Clue, Pattern: noLine,
+			Key: RowKilled, Checks: ids("X-HOSTOOM", "L07"), Kind: Clue, Pattern: NoLine,
 			Cause: "the worker was killed by SIGKILL and nothing else explains it: most often the OOM killer", Fix: "check dmesg -T | grep -i oom on that node, memory.events of its cgroup, and the scheduler's records of the job", Seen: "torchrun, gorun", Source: "section 6.5",
 		},
 		{
@@ -135,15 +80,15 @@ func workerRows() []Row {
 			Cause: "the job had to make room for another one, or was put back into the queue (Slurm)", Fix: "the program is in order: continue from the last checkpoint (sbatch --requeue), or ask for a partition or QOS that is not preempted", Seen: "Slurm", Source: "slurmstepd",
 		},
 		{
-			Key: rowNodeFailed, Checks: ids("X-NODE-LOST"), Kind: Stop, Pattern: `CANCELLED AT \S+ DUE TO NODE (?:(?P<host2>\S+) )?FAILURE|srun: error: Node failure on (?P<host>[^\s,]+)|node failure on (?P<host3>[\w.-]*\w) \(shell rank`,
+			Key: RowNodeFailed, Checks: ids("X-NODE-LOST"), Kind: Stop, Pattern: `CANCELLED AT \S+ DUE TO NODE (?:(?P<host2>\S+) )?FAILURE|srun: error: Node failure on (?P<host>[^\s,]+)|node failure on (?P<host3>[\w.-]*\w) \(shell rank`,
 			Cause: "a node failed or no longer answered (Slurm)", Fix: "`scontrol show node` and `sacct -j` show the node and the reason; --exclude= the node until it is repaired", Seen: "Slurm", Source: "srun, slurmstepd",
 		},
 		{
-			Key: rowException, Checks: ids("X-PYEXC"), Kind: Catchable, Pattern: noLine,
+			Key: RowException, Checks: ids("X-PYEXC"), Kind: Catchable, Pattern: NoLine,
 			Cause: "the worker raised an exception", Fix: "correct the program at that line", Seen: "Python", Source: "traceback",
 		},
 		{
-			Key: rowLauncherException, Checks: ids("X-PYEXC"), Kind: Vague, Pattern: noLine,
+			Key: RowLauncherException, Checks: ids("X-PYEXC"), Kind: Vague, Pattern: NoLine,
 			Cause: "the launcher raised an exception, and no line shows one of a worker", Fix: "read the launcher's last line; if a worker ended before, read that worker's own output (torchrun -r 3, gorun -t 3 keep it)", Seen: "torchrun", Source: "traceback",
 		},
 		{
@@ -151,27 +96,27 @@ func workerRows() []Row {
 			Cause: "the worker ended itself with an error", Fix: "correct the program; the stack is below the line", Seen: "Go, C++", Source: "stderr",
 		},
 		{
-			Key: rowNoReason, Checks: ids("X-PYEXC"), Kind: Ending, Pattern: noLine,
+			Key: RowNoReason, Checks: ids("X-PYEXC"), Kind: Ending, Pattern: NoLine,
 			Cause: "the worker ended with an exit code and its reason is not in this log", Fix: "read that worker's own output (torchrun -r 3, gorun -t 3 keep it)", Seen: "torchrun, gorun", Source: "report",
 		},
 		{
-			Key: rowNoStderr, Checks: ids("X-PYEXC"), Kind: Ending, Pattern: noLine,
+			Key: RowNoStderr, Checks: ids("X-PYEXC"), Kind: Ending, Pattern: NoLine,
 			Cause: "the worker ended with an exit code and its reason is not in this log", Fix: "the worker wrote nothing to stderr; read its stdout (gorun -t 3)", Seen: "gorun", Source: "report",
 		},
 		{
-			Key: rowLastLine, Checks: ids("X-PYEXC"), Kind: Ending, Pattern: noLine,
+			Key: RowLastLine, Checks: ids("X-PYEXC"), Kind: Ending, Pattern: NoLine,
 			Cause: "the worker ended with an exit code; this is its last line on stderr", Fix: "correct the program, its arguments or its files, as that line says", Seen: "gorun", Source: "report",
 		},
 		{
-			Key: rowLastWords, Checks: ids("X-PYEXC"), Kind: Ending, Pattern: noLine,
+			Key: RowLastWords, Checks: ids("X-PYEXC"), Kind: Ending, Pattern: NoLine,
 			Cause: "the worker ended with an exit code; this is the last line before its end", Fix: "correct the program, its arguments or its files, as that line says", Seen: "torchrun, srun, DeepSpeed", Source: "report",
 		},
 		{
-			Key: rowAborted, Checks: ids("X-ERROR"), Kind: Ending, Pattern: noLine,
+			Key: RowAborted, Checks: ids("X-ERROR"), Kind: Ending, Pattern: NoLine,
 			Cause: "the program ended the job itself (MPI_Abort); this is the last line before", Fix: "correct the program, its input or its files, as that line says; the lines before it, of the same rank, show what led to it", Seen: "MPI", Source: "MPI_Abort(3)",
 		},
 		{
-			Key: rowTwiceRank, Checks: ids("R01"), Kind: Primary, Pattern: noLine,
+			Key: RowTwiceRank, Checks: ids("R01"), Kind: Primary, Pattern: NoLine,
 			Cause: "several nodes start the same ranks, so that others never come", Fix: "give each node its own rank (--node-rank, NODE_RANK), or as many tasks per node as the program expects; gorun numbers the nodes itself", Seen: "Lightning, others", Source: "pytorch-lightning#4389",
 		},
 		{
@@ -179,27 +124,27 @@ func workerRows() []Row {
 			Cause: "the program does not accept its arguments", Fix: "correct the arguments after PROGRAM; the launcher's own flags come before it", Seen: "Python", Source: "argparse",
 		},
 		{
-			Key: rowNoModule, Checks: ids("X-MODULE"), Kind: Catchable, Pattern: `(?:^|\s)\S*python[.\d]*: (?:No module named |Error while finding module specification for )`,
+			Key: RowNoModule, Checks: ids("X-MODULE"), Kind: Catchable, Pattern: `(?:^|\s)\S*python[.\d]*: (?:No module named |Error while finding module specification for )`,
 			Cause: "the Python interpreter does not find a module", Fix: "install it for that interpreter (PYTHON -m pip install NAME), or name an interpreter that has it: PYTHON_EXEC=/path/to/python gorun ... on that node", Seen: "Python", Source: "traceback",
 		},
 		{
-			Key: rowNoFile, Checks: ids("X-FILE"), Kind: Catchable, Pattern: noLine,
+			Key: RowNoFile, Checks: ids("X-FILE"), Kind: Catchable, Pattern: NoLine,
 			Cause: "the program did not find a file on this node, or may not use it", Fix: "look on that node: ls -ld PATH and the folders above it; mount or copy what is missing, or correct the path or its permissions", Seen: "Python", Source: "traceback",
 		},
 		{
-			Key: rowPeerExited, Checks: ids("X-PEER-EXITED"), Kind: Clue, Pattern: noLine,
+			Key: RowPeerExited, Checks: ids("X-PEER-EXITED"), Kind: Clue, Pattern: NoLine,
 			Cause: "a rank ended without an error while the others still needed it", Fix: "every rank must run the same number of steps and call destroy_process_group (or a barrier) before it ends: look for uneven data and early returns", Seen: "torch", Source: "ProcessGroupNCCL.cpp",
 		},
 		{
-			Key: rowHostID, Checks: ids("H01", "D01"), Kind: Primary, Explains: ids("D01"), Pattern: noLine,
+			Key: RowHostID, Checks: ids("H01", "D01"), Kind: Primary, Explains: ids("D01"), Pattern: NoLine,
 			Cause: "NCCL takes two hosts for one, and their GPUs for the same", Fix: "give each node or container its own hostname, and do not set NCCL_HOSTID to one value for all", Seen: "2.5.6+", Source: "nccl#879",
 		},
 		{
-			Key: rowNotFound, Checks: ids("X-START"), Kind: Clue, Pattern: noLine,
+			Key: RowNotFound, Checks: ids("X-START"), Kind: Clue, Pattern: NoLine,
 			Cause: "the shell did not find the program, or may not run it (exit code 127 or 126)", Fix: "put the same program and interpreter at the same path on every node (ls -l PATH there), or name the path in full", Seen: "shells", Source: "sh(1)",
 		},
 		{
-			Key: rowInterrupted, Checks: ids("X-STOPPED"), Kind: Vague, Pattern: noLine,
+			Key: RowInterrupted, Checks: ids("X-STOPPED"), Kind: Vague, Pattern: NoLine,
 			Cause: "somebody interrupted the program (Ctrl-C, SIGINT); no line shows a failure before", Fix: "nothing, if that was intended; otherwise look into the records of the scheduler or the shell that started it", Seen: "Python", Source: "traceback",
 		},
 		{
@@ -235,7 +180,7 @@ func lostRows() []Row {
 			Cause: "an operation of NCCL's helper thread failed", Fix: "the line above it has the reason; NCCL_DEBUG=INFO shows more", Seen: "2.12.7+", Source: "src/proxy.cc",
 		},
 		lost("69", `Connection closed by remote peer ?(?P<peer>\S*)`, "the connection's peer had ended or aborted", peer, "2.3.7+", "src/misc/socket.cc:58"),
-		lost("70", `Call to \w+ (?:from|to) (?P<peer>\S+) failed ?: `+connectionClosed, "the connection's peer had ended or aborted, or a firewall reset the connection", peer, "2.8+", "socket.cc:30"),
+		lost("70", `Call to \w+ (?:from|to) (?P<peer>\S+) failed ?: `+ConnectionClosed, "the connection's peer had ended or aborted, or a firewall reset the connection", peer, "2.8+", "socket.cc:30"),
 		peerLost(aborted("71", `Socket recv failed while polling for opId`, "NCCL's helper thread of a rank on this node had ended", "2.17.1+", "src/proxy.cc")),
 		lost("73", `remote process exited or there was a network error|ncclRemoteError`, "a peer had ended or could not be reached", peer, "2.13.4+", "nccl#795; src/init.cc"),
 		{
@@ -250,14 +195,14 @@ func lostRows() []Row {
 			Key: "75", Checks: ids("X-ABORTED"), Kind: Harmless, Pattern: `Abort COMPLETE`,
 			Cause: "the program aborted its communicator", Fix: earlier, Seen: "INFO", Source: "nccl#1668",
 		},
-		lost("x80", `gloo/transport/\S+:\d+\].*`+connectionClosed, "a peer of Gloo had ended", peer, "gloo", "gloo/transport/tcp/pair.cc"),
+		lost("x80", `gloo/transport/\S+:\d+\].*`+ConnectionClosed, "a peer of Gloo had ended", peer, "gloo", "gloo/transport/tcp/pair.cc"),
 		lost("x81", `gloo/transport/\S+:\d+\] Timed out waiting \d+ ?ms for (?:recv|send) operation`, "a peer of Gloo did not answer in time", peer, "gloo", "gloo/transport/tcp/unbound_buffer.cc"),
 		lost("x82", `NCCL communicator was aborted on rank`, "torch aborted the communicator", earlier, "torch", "ProcessGroupNCCL.cpp"),
 		lost("x83", `dump signal .*(?:from|by) (?:another |other )?rank`, "another rank's watchdog had timed out", earlier, "torch", "ProcessGroupNCCL.cpp"),
 		lost("x84", `Connection was likely closed\. Did the remote server shutdown or crash|failed to recv, got 0 bytes|This may indicate a possible application crash on rank 0`, "the store's process (rank 0 under torchrun) had ended", peer, "torch", "TCPStore.cpp"),
 		lost("x8a", `The connection to the C10d store has failed`, "the store of the rendezvous was lost: the agent on its node had ended, or the network to it broke", peer, "torchrun", "c10d_rendezvous_backend.py"),
-		lost("x85", `store->\w+\(.*got error: .*`+connectionClosed, "the store's process had ended", peer, "torch", "ProcessGroupNCCL.cpp"),
-		lost("x86", `TCPStore.*`+connectionClosed, "the store's process had ended", peer, "torch", "TCPStore.cpp"),
+		lost("x85", `store->\w+\(.*got error: .*`+ConnectionClosed, "the store's process had ended", peer, "torch", "ProcessGroupNCCL.cpp"),
+		lost("x86", `TCPStore.*`+ConnectionClosed, "the store's process had ended", peer, "torch", "TCPStore.cpp"),
 		lost("x87", `Stop_waiting response is expected`, "the store's process had ended", peer, "torch", "TCPStore.cpp"),
 		lost("x88", `\bgorun: aborted: `, "gorun had stopped the worker", earlier, "gorun", "package worker"),
 		lost("x89", `\bgorun: .* failed: rank (?P<peer>\d+) (?:is gone|gave up|cannot be reached)`, "a peer of the worker had ended", peer, "gorun", "package worker"),
@@ -274,13 +219,13 @@ func lostRows() []Row {
 			Cause: "a call of NCCL failed", Fix: "run again with NCCL_DEBUG=INFO and NCCL_DEBUG_FILE=/tmp/nccl.%h.%p.log, then `gorun explain` these files", Seen: "torch", Source: "ProcessGroupNCCL.cpp",
 		},
 		{
-			Key: rowStopped, Checks: ids("X-ABORTED"), Kind: Consequence, Pattern: `CANCELLED AT [-:T\d]+ \*\*\*|Sending process \d+ closing signal|SignalException: Process \d+ got signal`,
+			Key: RowStopped, Checks: ids("X-ABORTED"), Kind: Consequence, Pattern: `CANCELLED AT [-:T\d]+ \*\*\*|Sending process \d+ closing signal|SignalException: Process \d+ got signal`,
 			Cause: "a launcher or scheduler stopped the worker", Fix: earlier, Seen: "Slurm, torchrun", Source: "torch/distributed/elastic",
 		},
 		{
-			Key: rowStopException, Checks: ids("X-ABORTED"), Kind: Consequence, Pattern: noLine,
+			Key: RowStopException, Checks: ids("X-ABORTED"), Kind: Consequence, Pattern: NoLine,
 			Cause: "the worker was stopped from outside", Fix: earlier, Seen: "Python", Source: "traceback",
 		},
-		lost(rowPeerException, noLine, "the worker's exception shows that a peer had ended", peer, "torch", "traceback"),
+		lost(RowPeerException, NoLine, "the worker's exception shows that a peer had ended", peer, "torch", "traceback"),
 	}
 }

@@ -1,4 +1,4 @@
-package diagnose
+package catalogue
 
 // everydayRows returns the rows about the ends of jobs that have nothing to do with
 // collectives: schedulers, MPI, libraries, kernels, other frameworks.
@@ -19,7 +19,7 @@ func everydayRows() []Row {
 			Cause: "not all tasks came to the barrier in time", Fix: "the tasks that are listed did not come: read their logs, and check that they reach the coordinator's address", Seen: "JAX", Source: "coordination_service.cc",
 		},
 		{
-			Key: rowMPI, Quote: "MPI_ERR_", Checks: ids("X-MPI"), Kind: Clue, Pattern: `(?:MPICH ERROR \[Rank (?P<rank2>\d+)\] .*\[(?P<host>[\w.-]+)\] - .*)?(?:\(rank (?P<rank>\d+) in comm \d+\): )?Fatal error in (?:internal_|P?MPI_?)\w+:(?: |$)|\*\*\* MPI_ERR_\w+: |\(rank (?P<rank3>\d+) in comm \d+\): [^a]|\*\*\* An error occurred in MPI_\w+|MPI_INIT failed for some reason`,
+			Key: RowMPI, Quote: "MPI_ERR_", Checks: ids("X-MPI"), Kind: Clue, Pattern: `(?:MPICH ERROR \[Rank (?P<rank2>\d+)\] .*\[(?P<host>[\w.-]+)\] - .*)?(?:\(rank (?P<rank>\d+) in comm \d+\): )?Fatal error in (?:internal_|P?MPI_?)\w+:(?: |$)|\*\*\* MPI_ERR_\w+: |\(rank (?P<rank3>\d+) in comm \d+\): [^a]|\*\*\* An error occurred in MPI_\w+|MPI_INIT failed for some reason`,
 			Cause: "a call of MPI failed", Fix: "the lines below it say which argument or transport: compare counts and types of sender and receiver, and look for an earlier error of another rank", Seen: "Open MPI, MPICH", Source: "MPI_Error_string(3)",
 		},
 		{
@@ -31,7 +31,7 @@ func everydayRows() []Row {
 			Cause: "no transport of Open MPI connects two processes", Fix: "mpirun --mca btl_base_verbose 10 shows which transports each node has; --mca pml ob1 --mca btl self,vader,tcp works on any network", Seen: "Open MPI", Source: "help-mca-bml-r2.txt",
 		},
 		{
-			Key: rowProbe, Checks: ids("X-STOPPED"), Kind: Clue, Pattern: `failed (?:liveness|startup) probe, will be restarted`,
+			Key: RowProbe, Checks: ids("X-STOPPED"), Kind: Clue, Pattern: `failed (?:liveness|startup) probe, will be restarted`,
 			Cause: "Kubernetes restarted a container because its probe got no answer", Fix: "give the probe more time (failureThreshold, timeoutSeconds), or remove it: a worker that computes may not answer", Seen: "Kubernetes", Source: "kubelet",
 		},
 		{
@@ -107,7 +107,7 @@ func everydayRows() []Row {
 			Cause: "Slurm cannot give the job or step what it asks for", Fix: ask, Seen: "Slurm", Source: "salloc, srun",
 		},
 		{
-			Key: rowScheduling, Checks: ids("X-RESOURCES"), Kind: CatchableClue, Pattern: `tasks in gang unschedulable|exceeded quota: |Node didn't have enough resource: |FailedScheduling .*(?:Insufficient|didn't match|untolerated taint)|\d+ Insufficient (?:nvidia\.com/gpu|cpu|memory)|No available node types can fulfill resource request|cannot be scheduled right now|have taken more than \d+s to be scheduled|node has no GPU available|does not allocate any GPUs`,
+			Key: RowScheduling, Checks: ids("X-RESOURCES"), Kind: CatchableClue, Pattern: `tasks in gang unschedulable|exceeded quota: |Node didn't have enough resource: |FailedScheduling .*(?:Insufficient|didn't match|untolerated taint)|\d+ Insufficient (?:nvidia\.com/gpu|cpu|memory)|No available node types can fulfill resource request|cannot be scheduled right now|have taken more than \d+s to be scheduled|node has no GPU available|does not allocate any GPUs`,
 			Cause: "the cluster has no free node with what the job asks for", Fix: "ask for less, or wait until nodes are free: kubectl describe pod, ray status", Seen: "Kubernetes, Ray", Source: "kube-scheduler, ray",
 		},
 		{
@@ -159,15 +159,15 @@ func everydayRows() []Row {
 			Cause: "the head node of Ray cannot be reached from this node", Fix: "check that `ray start --head` runs there, with the same version of Ray and Python, and that this node reaches its port (nc -vz HOST 6379)", Seen: "Ray", Source: "gcs_utils.py",
 		},
 		{
-			Key: rowActorNode, Checks: ids("X-NODE-LOST"), Kind: Clue, Pattern: `The actor (?:died|is dead) because its node has died|actor's node was terminated`,
+			Key: RowActorNode, Checks: ids("X-NODE-LOST"), Kind: Clue, Pattern: `The actor (?:died|is dead) because its node has died|actor's node was terminated`,
 			Cause: "the node of a worker of Ray failed or no longer answered", Fix: console, Seen: "Ray", Source: "gcs_actor_manager.cc",
 		},
 		{
-			Key: rowActorDied, Checks: ids("X-ACTOR-DIED"), Kind: Ending, Pattern: `The actor (?:is dead because|died) .*(?:worker process has died|unexpectedly)|A worker died or was killed while executing a task(?:.*Worker IP address: (?P<host>[\d.]+))?(?:.*Worker PID: (?P<pid>\d+))?`,
+			Key: RowActorDied, Checks: ids("X-ACTOR-DIED"), Kind: Ending, Pattern: `The actor (?:is dead because|died) .*(?:worker process has died|unexpectedly)|A worker died or was killed while executing a task(?:.*Worker IP address: (?P<host>[\d.]+))?(?:.*Worker PID: (?P<pid>\d+))?`,
 			Cause: "a worker of Ray ended, and no line shows why", Fix: "read the worker's own files on its node (/tmp/ray/session_latest/logs), and dmesg there for the OOM killer", Seen: "Ray", Source: "ray core worker",
 		},
 		{
-			Key: rowMount, Quote: "mount.", Checks: ids("X-DISK"), Kind: Clue, Pattern: `FailedMount |FailedAttachVolume|MountVolume\.SetUp failed|mount\.(?:nfs4?|lustre|cifs|ceph|glusterfs|beegfs|fuse|gpfs): `,
+			Key: RowMount, Quote: "mount.", Checks: ids("X-DISK"), Kind: Clue, Pattern: `FailedMount |FailedAttachVolume|MountVolume\.SetUp failed|mount\.(?:nfs4?|lustre|cifs|ceph|glusterfs|beegfs|fuse|gpfs): `,
 			Cause: "a volume could not be mounted on a node", Fix: "kubectl describe pod names the volume and the reason; check that the node reaches its server", Seen: "Kubernetes, Linux", Source: "kubelet",
 		},
 		{

@@ -1,10 +1,18 @@
-package diagnose
+// Package prefix reads what launchers, collectors and loggers put before the lines of a
+// process: who wrote a line, and when.
+//
+// A Head is what the prefixes of one line say. Its Label names the stream of the line:
+// lines of one label are of one writer. Pods holds the prefixes that only a whole log can
+// show to be such.
+package prefix
 
 import (
 	"bytes"
 	"strconv"
 	"strings"
 	"sync"
+
+	"github.com/gorun/gorun/launch/diagnose/match"
 )
 
 // prefixes returns what launchers, collectors and loggers put before the lines of a
@@ -42,16 +50,16 @@ func prefixes() []string {
 	}
 }
 
-// head holds what the prefixes of a line say about its writer and its time.
-type head struct {
-	label uint64 // hash of the prefixes that name the stream; 0: none
-	rank  int    // -1: unknown
-	local int    // -1: unknown
-	task  int    // of srun -l; -1: unknown
-	host  string
-	pid   int
-	when  stamp
-	timed bool // the line itself has a time
+// Head holds what the prefixes of a line say about its writer and its time.
+type Head struct {
+	Label uint64 // hash of the prefixes that name the stream; 0: none
+	Rank  int    // -1: unknown
+	Local int    // -1: unknown
+	Task  int    // of srun -l; -1: unknown
+	Host  string
+	PID   int
+	When  Stamp
+	Timed bool // the line itself has a time
 }
 
 // prefix is a compiled prefix.
@@ -175,10 +183,10 @@ func (p *prefixPart) length(line []byte) int {
 }
 
 // readTime reads the time at the front of line, if the part is one.
-func (p *prefixPart) readTime(line []byte) (t stamp, rest []byte) {
+func (p *prefixPart) readTime(line []byte) (t Stamp, rest []byte) {
 	switch p.field {
 	case "time":
-		return readTime(line)
+		return ReadTime(line)
 	case "date":
 		r := timeReader{p: line}
 		month := r.number(2, 2)
@@ -186,15 +194,15 @@ func (p *prefixPart) readTime(line []byte) (t stamp, rest []byte) {
 		day := r.number(2, 2)
 		r.oneOf(" ")
 		hour, minute, sec, nano := r.clock()
-		if t = makeStamp(month, day, hour, minute, sec, nano); !r.failed && t.isKnown() {
+		if t = MakeStamp(month, day, hour, minute, sec, nano); !r.failed && t.IsKnown() {
 			return t, r.p
 		}
 	}
-	return stamp{}, line
+	return Stamp{}, line
 }
 
 // remove removes the prefix from a line, and reads what it names into h.
-func (p prefix) remove(line []byte, h *head) (rest []byte, ok bool) {
+func (p prefix) remove(line []byte, h *Head) (rest []byte, ok bool) {
 	var ends [maxParts]int
 	at, text := 0, -1
 	for i := range p {
@@ -211,64 +219,64 @@ func (p prefix) remove(line []byte, h *head) (rest []byte, ok bool) {
 	if text < 0 {
 		text = at
 	}
-	start, label, isTimed := 0, h.label, false
+	start, label, isTimed := 0, h.Label, false
 	for i := range p {
 		value := line[start:ends[i]]
 		start = ends[i]
 		if p[i].field == "" {
 			continue
 		}
-		if t, _ := p[i].readTime(value); t.isKnown() {
-			h.setTime(t)
+		if t, _ := p[i].readTime(value); t.IsKnown() {
+			h.SetTime(t)
 			isTimed = true
 		}
 		h.set(p[i].field, value, text > 0)
 	}
 	switch {
 	case isTimed: // loggers put it before the first line of a text only
-		h.label = label
+		h.Label = label
 	case len(p) == 1:
-		h.addLabel(line[:at])
+		h.AddLabel(line[:at])
 	}
 	return line[text:], true
 }
 
 // set sets a field to its value. The fields of removed prefixes name the stream. The rank
 // in a text does not count if a prefix named one.
-func (h *head) set(field string, value []byte, isRemoved bool) {
+func (h *Head) set(field string, value []byte, isRemoved bool) {
 	number, _ := digits(value)
 	switch field {
 	case "rank":
-		if isRemoved || h.rank < 0 {
-			h.rank = number
+		if isRemoved || h.Rank < 0 {
+			h.Rank = number
 		}
 	case "local":
-		h.local = number
+		h.Local = number
 	case "task":
-		if h.task = number; number >= 1<<15 { // of Julia's processes
-			h.task, h.pid = -1, number
+		if h.Task = number; number >= 1<<15 { // of Julia's processes
+			h.Task, h.PID = -1, number
 		}
 	case "pid":
-		h.pid = number
+		h.PID = number
 	case "host", "Host", "node":
-		h.host = plainText(value)
+		h.Host = string(value)
 	case "launcher":
-		h.task, h.rank = -1, -1
+		h.Task, h.Rank = -1, -1
 		return
 	case "name", "tag":
 	default:
 		return
 	}
 	if isRemoved {
-		h.addLabel([]byte(field[:1]))
-		h.addLabel(value)
+		h.AddLabel([]byte(field[:1]))
+		h.AddLabel(value)
 	}
 }
 
-// readHead removes the prefixes of a line, in any order and number. It returns the rest
+// ReadHead removes the prefixes of a line, in any order and number. It returns the rest
 // with its indentation.
-func readHead(line []byte) (head, []byte) {
-	h := head{rank: -1, local: -1, task: -1}
+func ReadHead(line []byte) (Head, []byte) {
+	h := Head{Rank: -1, Local: -1, Task: -1}
 	for range 8 {
 		rest, more := h.removePrefix(line)
 		line = rest
@@ -280,7 +288,7 @@ func readHead(line []byte) (head, []byte) {
 }
 
 // removePrefix removes one prefix or time. more reports whether another may follow.
-func (h *head) removePrefix(line []byte) (rest []byte, more bool) {
+func (h *Head) removePrefix(line []byte) (rest []byte, more bool) {
 	if len(line) < 3 {
 		return line, false
 	}
@@ -288,7 +296,7 @@ func (h *head) removePrefix(line []byte) (rest []byte, more bool) {
 		return rest, len(rest) < len(line)
 	}
 	front := line
-	if line[0] == ' ' && h.label == 0 { // srun -l aligns the numbers of tasks
+	if line[0] == ' ' && h.Label == 0 { // srun -l aligns the numbers of tasks
 		front = bytes.TrimLeft(line[:min(len(line), 8)], " ")
 		front = line[min(len(line), 8)-len(front):]
 		if n, after := digits(front); n < 0 || !bytes.HasPrefix(after, []byte(": ")) {
@@ -305,7 +313,7 @@ func (h *head) removePrefix(line []byte) (rest []byte, more bool) {
 
 // removeTime removes the time at the front of a line, in brackets or not, and the host
 // that a system's log puts behind it.
-func (h *head) removeTime(line []byte) (rest []byte, ok bool) {
+func (h *Head) removeTime(line []byte) (rest []byte, ok bool) {
 	front := line
 	if line[0] == '[' {
 		end := bytes.IndexByte(line[:min(len(line), 200)], ']')
@@ -315,15 +323,15 @@ func (h *head) removeTime(line []byte) (rest []byte, ok bool) {
 		front = bytes.TrimLeft(line[1:end], " ")
 		if after := skipSpace(bytes.TrimPrefix(line[end+1:], []byte(":"))); bytes.IndexByte(front, '.') > 0 && len(bytes.Trim(front, ".0123456789")) == 0 { // dmesg
 			return after, true
-		} else if t, left := readTime(front); t.isKnown() && len(left) == 0 {
-			h.setTime(t)
+		} else if t, left := ReadTime(front); t.IsKnown() && len(left) == 0 {
+			h.SetTime(t)
 			return after, true
 		}
 		return line, false
 	}
-	t, rest := readTime(front)
+	t, rest := ReadTime(front)
 	switch {
-	case !t.isKnown():
+	case !t.IsKnown():
 		return line, false
 	case 'A' <= line[0] && line[0] <= 'Z' && '0' <= line[1] && line[1] <= '9': // glog's pid and file belong to the text
 		rest = line
@@ -335,13 +343,13 @@ func (h *head) removeTime(line []byte) (rest []byte, ok bool) {
 			rest = skipSpace(bytes.TrimPrefix(rest, []byte(":")))
 		}
 	}
-	h.setTime(t)
+	h.SetTime(t)
 	return rest, true
 }
 
 // systemLog matches the host and the program that syslog and journald write after a time.
 // The last group is a program that only a time of syslog makes certain.
-var systemLog = lazyRegexp(`^ ([\w.-]+) (?:kernel:|[\w.@/-]+\[\d+\]:|(\S+:)) `)
+var systemLog = match.Lazy(`^ ([\w.-]+) (?:kernel:|[\w.@/-]+\[\d+\]:|(\S+:)) `)
 
 // isDuration reports whether a name is a number with a unit: 0.512s.
 func isDuration(name []byte) bool {
@@ -349,24 +357,24 @@ func isDuration(name []byte) bool {
 	return len(digits) < len(name) && len(bytes.Trim(digits, "0123456789.")) == 0
 }
 
-// setTime sets the time, unless an outer prefix has one. One collector wrote the
+// SetTime sets the time, unless an outer prefix has one. One collector wrote the
 // outer time for all lines.
-func (h *head) setTime(t stamp) {
-	if !h.when.isKnown() {
-		h.when, h.timed = t, true
+func (h *Head) SetTime(t Stamp) {
+	if !h.When.IsKnown() {
+		h.When, h.Timed = t, true
 	}
 }
 
-// addLabel adds p to the hash of the prefixes that name the stream (FNV-1a).
-func (h *head) addLabel(p []byte) {
-	sum := h.label
+// AddLabel adds p to the hash of the prefixes that name the stream (FNV-1a).
+func (h *Head) AddLabel(p []byte) {
+	sum := h.Label
 	if sum == 0 {
 		sum = 14695981039346656037
 	}
 	for _, c := range p {
 		sum = (sum ^ uint64(c)) * 1099511628211
 	}
-	h.label = max(1, (sum^'/')*1099511628211)
+	h.Label = max(1, (sum^'/')*1099511628211)
 }
 
 // digits reads a number of at most 9 digits and returns what follows it. The

@@ -1,4 +1,4 @@
-package diagnose
+package catalogue
 
 // systemRows returns the rows about the limits of the system and its memory.
 func systemRows() []Row {

@@ -1,15 +1,22 @@
-package diagnose
+// Package match finds which of many expressions may match a line, and reads the fields
+// that an expression names.
+//
+// An expression of Go costs a microsecond a line, a log has millions of lines, and there
+// are hundreds of expressions. So Literals finds texts of which each match has one, a
+// Finder looks for the texts of all expressions in one pass, and an expression reads only
+// a line that has one of its texts.
+package match
 
 import (
 	"bytes"
 	"encoding/binary"
 )
 
-// finder finds many words in a text in one pass, in any case of ASCII letters. It looks
+// Finder finds many words in a text in one pass, in any case of ASCII letters. It looks
 // at four bytes of the text at every stride-th place. A word has four bytes at stride
 // places, so one look falls into each occurrence, and a bit says whether any word has
 // these four bytes.
-type finder struct {
+type Finder struct {
 	stride int
 	seen   [1 << 12]uint64 // bits by hash
 	places map[uint32][]place
@@ -22,23 +29,23 @@ type place struct {
 	entry uint16
 }
 
-// gram is how many bytes the finder compares at once.
-const gram = 4
+// Gram is how many bytes the finder compares at once.
+const Gram = 4
 
-// newFinder builds the finder for the words of entries. It never finds words of less
+// NewFinder builds the finder for the words of entries. It never finds words of less
 // than gram bytes.
-func newFinder(entries [][]string) *finder {
-	f := &finder{stride: 8, places: map[uint32][]place{}}
+func NewFinder(entries [][]string) *Finder {
+	f := &Finder{stride: 8, places: map[uint32][]place{}}
 	for _, words := range entries {
 		for _, w := range words {
-			if len(w) >= gram {
-				f.stride = min(f.stride, len(w)-gram+1)
+			if len(w) >= Gram {
+				f.stride = min(f.stride, len(w)-Gram+1)
 			}
 		}
 	}
 	for e, words := range entries {
 		for _, w := range words {
-			for at := range min(f.stride, len(w)-gram+1) {
+			for at := range min(f.stride, len(w)-Gram+1) {
 				g := foldGram([]byte(w[at:]))
 				f.seen[hash(g)>>6] |= 1 << (hash(g) & 63)
 				f.places[g] = append(f.places[g], place{[]byte(w), at, uint16(e)})
@@ -53,28 +60,28 @@ func foldGram(p []byte) uint32 { return binary.LittleEndian.Uint32(p) | 0x202020
 
 func hash(g uint32) uint32 { return g * 2654435761 >> 14 }
 
-// first returns where the first word in p ends, -1 if p has none.
-func (f *finder) first(p []byte) int {
+// First returns where the first word in p ends, -1 if p has none.
+func (f *Finder) First(p []byte) int {
 	end := -1
-	f.find(p, func(_, e int) bool {
+	f.Find(p, func(_, e int) bool {
 		end = e
 		return false
 	})
 	return end
 }
 
-// all calls yield for each occurrence of a word in p, with the word's entry and
+// All calls yield for each occurrence of a word in p, with the word's entry and
 // the place where the word ends.
-func (f *finder) all(p []byte, yield func(entry, end int)) {
-	f.find(p, func(entry, end int) bool {
+func (f *Finder) All(p []byte, yield func(entry, end int)) {
+	f.Find(p, func(entry, end int) bool {
 		yield(entry, end)
 		return true
 	})
 }
 
-// find calls yield for each occurrence of a word in p until yield returns false.
-func (f *finder) find(p []byte, yield func(entry, end int) bool) {
-	for i := 0; i+gram <= len(p); i += f.stride {
+// Find calls yield for each occurrence of a word in p until yield returns false.
+func (f *Finder) Find(p []byte, yield func(entry, end int) bool) {
+	for i := 0; i+Gram <= len(p); i += f.stride {
 		g := foldGram(p[i:])
 		if h := hash(g); f.seen[h>>6]>>(h&63)&1 == 0 {
 			continue

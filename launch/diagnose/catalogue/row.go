@@ -1,7 +1,12 @@
-package diagnose
+// Package catalogue is the map from lines to causes: Rows returns it. It is data: a row
+// has an expression, a meaning and a fix, and one Kind says how far such a line explains
+// the failure of a job. docs/explain.md is written from it.
+//
+// No row depends on another, but for their order: the first row that matches a line
+// counts.
+package catalogue
 
 import (
-	"regexp"
 	"slices"
 	"strings"
 )
@@ -45,21 +50,15 @@ const AskedInfiniBand Fact = "InfiniBand was asked for"
 // ID returns the id of a finding from this row.
 func (r *Row) ID() string { return r.Checks[0] }
 
-// idsWithoutCheck returns the ids without "X-" that `gorun check` does not have. No
+// IDsWithoutCheck returns the ids without "X-" that `gorun check` does not have. No
 // check can find them before they happen.
-func idsWithoutCheck() []string {
+func IDsWithoutCheck() []string {
 	return ids("G04", "L11", "N07", "N09")
 }
 
-// hasCheck reports whether `gorun check` has a check id.
-func hasCheck(id string) bool {
-	return !strings.HasPrefix(id, "X-") && !slices.Contains(idsWithoutCheck(), id)
-}
-
-// compiledRow is a row with its expression, which is compiled when a line may match.
-type compiledRow struct {
-	Row
-	re func() *regexp.Regexp
+// HasCheck reports whether `gorun check` has a check id.
+func HasCheck(id string) bool {
+	return !strings.HasPrefix(id, "X-") && !slices.Contains(IDsWithoutCheck(), id)
 }
 
 // Rows returns the map in the order of matching: more specific rows come first,
@@ -73,3 +72,7 @@ func Rows() []Row {
 }
 
 func ids(s ...string) []string { return s }
+
+// ConnectionClosed matches the system's words for a connection that the other
+// side closed.
+const ConnectionClosed = `(?:connection closed|connection reset by peer|broken pipe|socket closed)`

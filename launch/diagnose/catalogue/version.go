@@ -1,4 +1,4 @@
-package diagnose
+package catalogue
 
 // versionRows returns the rows about versions, ranks and settings that differ
 // between ranks.

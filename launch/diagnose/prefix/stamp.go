@@ -1,30 +1,33 @@
-package diagnose
+package prefix
 
-import "cmp"
+import (
+	"cmp"
+	"fmt"
+)
 
-// stamp is a wall clock's time without its year, which many logs leave out.
-type stamp struct {
-	sec  int64 // since the year began, with 31 days in every month; 0: unknown
+// Stamp is a wall clock's time without its year, which many logs leave out.
+type Stamp struct {
+	Sec  int64 // since the year began, with 31 days in every month; 0: unknown
 	nano int   // -1: the log has seconds only
 }
 
-func (t stamp) isKnown() bool { return t.sec != 0 }
+func (t Stamp) IsKnown() bool { return t.Sec != 0 }
 
-// makeStamp returns the zero stamp if the parts are no time.
-func makeStamp(month, day, hour, minute, sec, nano int) stamp {
+// MakeStamp returns the zero stamp if the parts are no time.
+func MakeStamp(month, day, hour, minute, sec, nano int) Stamp {
 	if month < 1 || month > 12 || day < 1 || day > 31 || hour > 23 || minute > 59 || sec > 60 {
-		return stamp{}
+		return Stamp{}
 	}
-	return stamp{sec: int64(((month*31+day)*24+hour)*3600 + minute*60 + sec), nano: nano}
+	return Stamp{Sec: int64(((month*31+day)*24+hour)*3600 + minute*60 + sec), nano: nano}
 }
 
 // year is the most seconds that a stamp can have.
 const year = 13 * 31 * 24 * 3600
 
-// cmp orders two known times. At the turn of a year January comes after
+// Cmp orders two known times. At the turn of a year January comes after
 // December.
-func (t stamp) cmp(u stamp) int {
-	d := t.sec - u.sec
+func (t Stamp) Cmp(u Stamp) int {
+	d := t.Sec - u.Sec
 	switch {
 	case d > year/2:
 		d -= year
@@ -90,24 +93,24 @@ func (r *timeReader) clock() (h, m, s, nano int) {
 	return h, m, s, nano
 }
 
-// readTime reads the time that p begins with, in one of the formats of logs,
+// ReadTime reads the time that p begins with, in one of the formats of logs,
 // and returns what follows it.
-func readTime(p []byte) (stamp, []byte) {
+func ReadTime(p []byte) (Stamp, []byte) {
 	if len(p) == 0 || p[0] < '0' || p[0] > 'Z' { // no time begins so
-		return stamp{}, p
+		return Stamp{}, p
 	}
-	for _, read := range []func(*timeReader) stamp{isoTime, glogTime, syslogTime, usTime} {
+	for _, read := range []func(*timeReader) Stamp{isoTime, glogTime, syslogTime, usTime} {
 		r := timeReader{p: p}
-		if t := read(&r); !r.failed && t.isKnown() {
+		if t := read(&r); !r.failed && t.IsKnown() {
 			return t, r.p
 		}
 	}
-	return stamp{}, p
+	return Stamp{}, p
 }
 
 // isoTime reads 2026-11-21T16:39:58.5Z, 2026-11-21 16:39:58,123 and
 // 2026-11-21_16:39:58.
-func isoTime(r *timeReader) stamp {
+func isoTime(r *timeReader) Stamp {
 	r.number(4, 4)
 	r.oneOf("-/")
 	month := r.number(2, 2)
@@ -126,21 +129,21 @@ func isoTime(r *timeReader) stamp {
 			r.number(2, 2)
 		}
 	}
-	return makeStamp(month, day, h, m, s, nano)
+	return MakeStamp(month, day, h, m, s, nano)
 }
 
 // glogTime reads E1121 16:39:58.123456789. Some releases write a month of one
 // digit.
-func glogTime(r *timeReader) stamp {
+func glogTime(r *timeReader) Stamp {
 	r.oneOf("EWIF")
 	n := r.number(3, 4)
 	r.oneOf(" ")
 	h, m, s, nano := r.clock()
-	return makeStamp(n/100, n%100, h, m, s, nano)
+	return MakeStamp(n/100, n%100, h, m, s, nano)
 }
 
 // syslogTime reads Nov 21 16:39:58 and Sat Nov 21 16:39:58 2026.
-func syslogTime(r *timeReader) stamp {
+func syslogTime(r *timeReader) Stamp {
 	const days, months = "MonTueWedThuFriSatSun", "JanFebMarAprMayJunJulAugSepOctNovDec"
 	if index(r.p, days) >= 0 && len(r.p) > 4 {
 		r.p = r.p[4:]
@@ -148,7 +151,7 @@ func syslogTime(r *timeReader) stamp {
 	month := index(r.p, months) + 1
 	if month < 1 || len(r.p) < 5 {
 		r.failed = true
-		return stamp{}
+		return Stamp{}
 	}
 	r.p = r.p[3:]
 	r.oneOf(" ")
@@ -162,11 +165,11 @@ func syslogTime(r *timeReader) stamp {
 		r.p = r.p[1:]
 		r.number(4, 4)
 	}
-	return makeStamp(month, day, h, m, s, nano)
+	return MakeStamp(month, day, h, m, s, nano)
 }
 
 // usTime reads 04/18/23 21:09:53, and 23/04/18 21:09:53 of Spark.
-func usTime(r *timeReader) stamp {
+func usTime(r *timeReader) Stamp {
 	month := r.number(2, 2)
 	r.oneOf("/")
 	day := r.number(2, 2)
@@ -177,7 +180,7 @@ func usTime(r *timeReader) stamp {
 	}
 	r.oneOf(" ")
 	h, m, s, nano := r.clock()
-	return makeStamp(month, day, h, m, s, nano)
+	return MakeStamp(month, day, h, m, s, nano)
 }
 
 // index returns which three-letter word of set p begins with, counted from 0,
@@ -192,4 +195,15 @@ func index(p []byte, set string) int {
 		}
 	}
 	return -1
+}
+
+// Text returns the time as month, day and clock, "" if it is unknown.
+func (t Stamp) Text() string {
+	if !t.IsKnown() {
+		return ""
+	}
+	day := t.Sec / (24 * 3600)
+	month := (day - 1) / 31
+	sec := t.Sec % (24 * 3600)
+	return fmt.Sprintf("%02d-%02d %02d:%02d:%02d", month, day-month*31, sec/3600, sec/60%60, sec%60)
 }
