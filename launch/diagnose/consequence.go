@@ -5,6 +5,7 @@ import (
 
 	"github.com/gorun/gorun/launch/diagnose/catalogue"
 	"github.com/gorun/gorun/launch/diagnose/match"
+	"github.com/gorun/gorun/launch/diagnose/python"
 )
 
 const (
@@ -54,9 +55,9 @@ func IsConsequence(tail []string) bool {
 // say whose connection it was: a peer's, or that of a server that failed.
 func ShowsClosedConnection(tail []string) bool {
 	lines := clean(tail)
-	if found := exceptions(lines); len(found) > 0 {
-		e := firstOfChain(found)
-		return closedConnection().MatchString(e.class + ": " + strings.Join(e.message, "\n"))
+	if found := python.Exceptions(lines); len(found) > 0 {
+		e := python.FirstOfChain(found)
+		return closedConnection().MatchString(e.Class + ": " + strings.Join(e.Message, "\n"))
 	}
 	for i := len(lines) - 1; i >= 0; i-- {
 		if !noWords().MatchString(lines[i]) {

@@ -289,10 +289,5 @@ func isResult(line []byte) bool {
 func isShutdownLine(line []byte) bool {
 	return len(line) > 2 && line[0] == '[' && bytes.IndexByte([]byte("EWIF"), line[1]) >= 0 ||
 		bytes.HasPrefix(line, []byte("frame #")) || bytes.HasPrefix(line, []byte("terminate called")) || bytes.Contains(line, []byte("NCCL ")) ||
-		bytes.HasPrefix(line, []byte("-----")) || bytes.HasPrefix(line, []byte("note: ")) || bytes.HasPrefix(line, []byte("Exception ignored")) || bannerLine().Match(line)
+		bytes.HasPrefix(line, []byte("-----")) || bytes.HasPrefix(line, []byte("note: ")) || bytes.HasPrefix(line, []byte("Exception ignored")) || catalogue.LauncherLine().Match(line)
 }
-
-// launcherBanner matches the fixed lines that launchers print after the end of a worker.
-const launcherBanner = `^(?:Primary job |a non-zero exit code|thus causing|the job to be terminated|(?:mpirun|prterun|mpiexec) |srun: |slurmstepd(?:-[\w.-]+)?: |pdsh@|make(?:\[\d+\])?: )`
-
-var bannerLine = match.Lazy(launcherBanner)

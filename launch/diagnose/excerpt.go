@@ -7,6 +7,7 @@ import (
 
 	"github.com/gorun/gorun/launch/diagnose/match"
 	"github.com/gorun/gorun/launch/diagnose/prefix"
+	"github.com/gorun/gorun/launch/diagnose/python"
 )
 
 const (
@@ -127,10 +128,10 @@ func (e *event) mayBeOf(h prefix.Head) bool {
 
 // messageOf returns the excerpt of an exception: the lines of its message after the one
 // that is its text. A line that is not indented may be what the program printed next.
-func (s *Scanner) messageOf(e *exception) *excerpt {
+func (s *Scanner) messageOf(e *python.Exception) *excerpt {
 	x := &excerpt{isOver: true}
 	isFirst := true
-	for _, line := range e.message {
+	for _, line := range e.Message {
 		text := match.PlainText([]byte(line))
 		switch {
 		case text == "":

@@ -9,11 +9,12 @@ import (
 
 	"github.com/gorun/gorun/launch/diagnose/catalogue"
 	"github.com/gorun/gorun/launch/diagnose/match"
+	"github.com/gorun/gorun/launch/diagnose/python"
 )
 
 // tracebackReader reads the tracebacks in one stream of a log.
 type tracebackReader struct {
-	tracer
+	python.Tracer
 	firstLine int64    // the number of the first line
 	last      line     // the line with the exception's class
 	events    []*event // the events of lines within the traceback
@@ -36,7 +37,7 @@ type past struct {
 }
 
 // isOpen reports whether a traceback has begun and not ended.
-func (t *tracebackReader) isOpen() bool { return t.state != outside }
+func (t *tracebackReader) isOpen() bool { return t.State != python.Outside }
 
 var (
 	traceStart = []byte("Traceback (most recent call last)")
@@ -48,7 +49,7 @@ var (
 func (s *Scanner) readTraceback(l *line) {
 	t := s.tracebacks[l.stream]
 	if t == nil {
-		if !bytes.Contains(l.raw, traceStart) && !bytes.HasPrefix(bytes.TrimLeft(l.raw, " "), frameStart) && !isIgnored(string(l.raw[:min(len(l.raw), 40)])) || len(s.tracebacks) >= maxTracked {
+		if !bytes.Contains(l.raw, traceStart) && !bytes.HasPrefix(bytes.TrimLeft(l.raw, " "), frameStart) && !python.IsIgnored(string(l.raw[:min(len(l.raw), 40)])) || len(s.tracebacks) >= maxTracked {
 			return
 		}
 		if at := bytes.Index(l.raw, traceStart); at > 0 && isQuoted(l.raw, at) {
@@ -59,14 +60,14 @@ func (s *Scanner) readTraceback(l *line) {
 	}
 	t.repeated = t.repeated && s.flood.isRepeated()
 	if text := t.trimPrefix(strings.TrimRight(s.report.dedent(string(l.raw)), " \t"), l.number); text != "" {
-		if t.state == inMessage && (t.isOther || l.Timed && !t.last.Timed) { // of a logger
-			if e, ok := t.end(); ok {
+		if t.State == python.InMessage && (t.isOther || l.Timed && !t.last.Timed) { // of a logger
+			if e, ok := t.End(); ok {
 				s.recordException(t, e, l.number)
 			}
 		}
-		before := t.state
+		before := t.State
 		if at := strings.Index(text, string(traceStart)); at > 0 && !strings.Contains(text[:at], "Original ") {
-			if t.state == inFrames && s.pods.LearnPair(t.prefix, text[:at]) { // two writers, line by line
+			if t.State == python.InFrames && s.pods.LearnPair(t.prefix, text[:at]) { // two writers, line by line
 				delete(s.tracebacks, l.stream)
 				return
 			}
@@ -74,31 +75,31 @@ func (s *Scanner) readTraceback(l *line) {
 			t.isFirst, t.isStrict = true, false
 			t.rank = max(l.Rank, number(rankInPrefix(), []byte(t.prefix)))
 		}
-		if strings.HasSuffix(text, ")") && isTraceback(text) {
+		if strings.HasSuffix(text, ")") && python.IsTraceback(text) {
 			if n := number(gatheredRank(), []byte(text)); n >= 0 {
 				t.rank, t.isNamed = n, true
 			}
 		}
 		spawned := number(spawnedLine(), []byte(text))
-		if lines := strings.Split(text, `\n`); len(lines) > 2 && isTraceback(text) { // in one line of JSON
+		if lines := strings.Split(text, `\n`); len(lines) > 2 && python.IsTraceback(text) { // in one line of JSON
 			s.readEscaped(t, lines, l)
 			return
 		}
-		e, ok := t.readLine(text)
+		e, ok := t.ReadLine(text)
 		t.spawned = max(t.spawned, spawned)
 		if ok {
 			last := t.previous
 			s.recordException(t, e, l.number)
-			t.quotes = t.previous != last && e.announces() && isTraceback(text)
+			t.quotes = t.previous != last && e.Announces() && python.IsTraceback(text)
 		}
-		if t.state == inMessage && (before == inFrames || ok) {
+		if t.State == python.InMessage && (before == python.InFrames || ok) {
 			t.last = *l
 			t.last.raw = bytes.Clone(l.raw)
 		}
 	}
 	// The next traceback of a chain comes after an empty line and a line that
 	// announces it.
-	if t.state == outside && !t.chained && !t.ignored && l.number-t.firstLine > 0 {
+	if t.State == python.Outside && !t.Chained && !t.Ignored && l.number-t.firstLine > 0 {
 		delete(s.tracebacks, l.stream)
 	}
 }
@@ -111,7 +112,7 @@ func (t *tracebackReader) trimPrefix(text string, n int64) string {
 		t.isFirst, t.isStrict = false, ok
 	}
 	t.isOther = t.isStrict && !ok && n-t.firstLine < 100
-	if t.isOther && t.state == inFrames && !isTraceback(text) {
+	if t.isOther && t.State == python.InFrames && !python.IsTraceback(text) {
 		return ""
 	}
 	return rest
@@ -129,11 +130,11 @@ func (s *Scanner) readEscaped(t *tracebackReader, lines []string, l *line) {
 		if text == "" {
 			continue
 		}
-		if e, ok := t.readLine(text); ok {
+		if e, ok := t.ReadLine(text); ok {
 			s.recordException(t, e, 0)
 		}
 	}
-	if e, ok := t.end(); ok {
+	if e, ok := t.End(); ok {
 		s.recordException(t, e, 0)
 	}
 	delete(s.tracebacks, l.stream)
@@ -153,7 +154,7 @@ func (s *Scanner) endTracebacks(isOver func(*tracebackReader) bool) {
 	})
 	for _, key := range over {
 		t := s.tracebacks[key]
-		if e, ok := t.end(); ok {
+		if e, ok := t.End(); ok {
 			s.recordException(t, e, 0)
 		}
 		delete(s.tracebacks, key)
@@ -163,7 +164,7 @@ func (s *Scanner) endTracebacks(isOver func(*tracebackReader) bool) {
 // recordException records an exception. end is the number of the line that ended
 // it, 0 if none did. An event within the traceback explains the exception better
 // than the exception's class.
-func (s *Scanner) recordException(t *tracebackReader, e exception, end int64) {
+func (s *Scanner) recordException(t *tracebackReader, e python.Exception, end int64) {
 	events := t.events
 	t.events = nil
 	if t.quotes {
@@ -173,7 +174,7 @@ func (s *Scanner) recordException(t *tracebackReader, e exception, end int64) {
 		events, t.events = events[:n-1], events[n-1:]
 	}
 	at := ""
-	if place := e.place(); place != "" {
+	if place := e.Place(); place != "" {
 		dir, file := path.Split(place)
 		at = " (" + match.PlainText([]byte(path.Join(path.Base(dir), file))) + ")"
 	}
@@ -183,8 +184,8 @@ func (s *Scanner) recordException(t *tracebackReader, e exception, end int64) {
 		}
 		s.fillTask(best)
 		s.nameByMessage(best, &e)
-		best.inTraceback, best.later = true, e.laterLines()
-		if last := e.lastError(); last != "" && !strings.Contains(best.text, last) {
+		best.inTraceback, best.later = true, e.LaterLines()
+		if last := e.LastError(); last != "" && !strings.Contains(best.text, last) {
 			best.text += ": " + match.PlainText([]byte(last))
 		}
 		if !strings.HasSuffix(best.text, at) {
@@ -193,26 +194,26 @@ func (s *Scanner) recordException(t *tracebackReader, e exception, end int64) {
 		t.previous = best
 		return
 	}
-	if t.previous != nil && (e.chained || t.previous.row.Key == catalogue.RowDataset) {
-		t.previous.later = e.laterLines() // the lines between belong to one traceback
-		if t.isBare && !e.saysNothing() {
-			t.previous.text += ": " + match.PlainText([]byte(e.text()))
+	if t.previous != nil && (e.Chained || t.previous.row.Key == catalogue.RowDataset) {
+		t.previous.later = e.LaterLines() // the lines between belong to one traceback
+		if t.isBare && !e.SaysNothing() {
+			t.previous.text += ": " + match.PlainText([]byte(e.Text()))
 			t.isBare = false
 		}
-		if !e.chained && t.previous.number > t.last.number-100 { // the dataset's own exception
-			t.previous.text += ": " + match.PlainText([]byte(e.text())) + at
+		if !e.Chained && t.previous.number > t.last.number-100 { // the dataset's own exception
+			t.previous.text += ": " + match.PlainText([]byte(e.Text())) + at
 		}
 		return
 	}
-	if rayTaskHead().MatchString(e.text()) {
+	if rayTaskHead().MatchString(e.Text()) {
 		s.job.failed = true // the traceback of the task follows
 		return
 	}
-	if s.addSpawnEnd(e.text(), &t.last) {
+	if s.addSpawnEnd(e.Text(), &t.last) {
 		return
 	}
-	key, kind := e.meaning(s.matcher)
-	if text := []byte(e.text()); key == catalogue.RowException && (strings.HasPrefix(e.class, "ray.exceptions.") || s.matcher.wordings.has(summaryWords, text)) {
+	key, kind := s.matcher.meaningOf(&e)
+	if text := []byte(e.Text()); key == catalogue.RowException && (strings.HasPrefix(e.Class, "ray.exceptions.") || s.matcher.wordings.has(summaryWords, text)) {
 		key, kind = catalogue.RowSummary, catalogue.Vague
 	}
 	if key == "" {
@@ -228,12 +229,12 @@ func (s *Scanner) recordException(t *tracebackReader, e exception, end int64) {
 	}
 	ev.kind, ev.repeated = kind, t.repeated
 	s.fillTask(ev)
-	ev.later = e.laterLines()
-	ev.text = match.PlainText([]byte(e.text())) + at
-	t.isBare = e.saysNothing()
-	ev.handled = s.job.wentWell[ev.log] && e.script == "" // finalizers fail at exit
-	for _, line := range e.message[min(1, len(e.message)):] {
-		if errorLine().MatchString(line) { // of another exception
+	ev.later = e.LaterLines()
+	ev.text = match.PlainText([]byte(e.Text())) + at
+	t.isBare = e.SaysNothing()
+	ev.handled = s.job.wentWell[ev.log] && e.Script == "" // finalizers fail at exit
+	for _, line := range e.Message[min(1, len(e.Message)):] {
+		if python.ErrorLine().MatchString(line) { // of another exception
 			break
 		}
 		if n := number(trailingRank(), []byte(line)); n >= 0 && !ev.hasOrigin() {
@@ -242,17 +243,17 @@ func (s *Scanner) recordException(t *tracebackReader, e exception, end int64) {
 		ev.handled = ev.handled || s.matcher.wordings.goesOn([]byte(line))
 	}
 	if ev.host == "" && !ev.hasOrigin() {
-		s.matcher.wordings.nameOrigin(ev, []byte(e.text()))
+		s.matcher.wordings.nameOrigin(ev, []byte(e.Text()))
 	}
 	s.nameByMessage(ev, &e)
 	ev.excerpt = s.messageOf(&e)
-	t.previous = s.record(ev, e.text()[:min(len(e.text()), 200)])
+	t.previous = s.record(ev, e.Text()[:min(len(e.Text()), 200)])
 }
 
 // nameByMessage gives an exception the host that a later line of its message names, where
 // nothing else says where it is from.
-func (s *Scanner) nameByMessage(ev *event, e *exception) {
-	for _, line := range e.message[min(1, len(e.message)):] {
+func (s *Scanner) nameByMessage(ev *event, e *python.Exception) {
+	for _, line := range e.Message[min(1, len(e.Message)):] {
 		if host := s.matcher.wordings.named(hostWords, []byte(line)); host != nil && ev.host == "" && !ev.hasOrigin() {
 			ev.host = match.PlainText(host)
 		}
@@ -272,9 +273,6 @@ func (s *Scanner) fillTask(e *event) {
 // task that it called.
 var rayTaskHead = match.Lazy(`^ray\.exceptions\.RayTaskError\([\w.]+\): ray::`)
 
-// codeOnly matches an exception that says no more than a constant.
-var codeOnly = match.Lazy(`^[\w.]+: [A-Z0-9]+_[A-Z0-9_]+$`)
-
 // trailingRank matches the rank that tracing's loggers print below a text.
 var trailingRank = match.Lazy(`^ rank=(\d{1,6})$`)
 
@@ -284,45 +282,6 @@ var rankInPrefix = match.Lazy(`\[rank(\d{1,6})\]`)
 // gatheredRank matches the rank whose traceback another rank prints, as torch's
 // checkpoints do.
 var gatheredRank = match.Lazy(`^Traceback \(most recent call last\): \(RANK (\d{1,6})\)`)
-
-// rayLoss matches Ray's exceptions about another process that ended.
-var rayLoss = match.Lazy(`^ray\.exceptions\.(?:Ray)?(?:Actor|Worker|Node|Owner|Object|Reference)\w*Error$`)
-
-// unreached matches what the system says of a server that cannot be reached.
-var unreached = match.Lazy(`(?i)connection refused|connection timed out|no route to host|(?:network|host) is unreachable|failed to connect to all addresses`)
-
-// stopText matches the text of an exception that a handler of signals raised.
-var stopText = match.Lazy(`(?i)\b(?:received|got|caught|handling) (?:a |the )?(?:termination )?(?:signal )?(?:SIG(?:TERM|INT|HUP)\b|15\b)`)
-
-// meaning returns the row and the class of an exception. The row is "" if a launcher
-// raised e because a worker failed.
-func (e *exception) meaning(m *matcher) (key string, kind catalogue.Kind) {
-	switch name := e.class[strings.LastIndexByte(e.class, '.')+1:]; {
-	case name == "ChildFailedError", name == "ProcessRaisedException", spawnedLine().MatchString(strings.TrimPrefix(e.text(), "Exception: ")):
-		return "", catalogue.NoKind
-	case name == "KeyboardInterrupt":
-		return catalogue.RowInterrupted, catalogue.Vague
-	case name == "SystemExit", name == "SignalException":
-		return catalogue.RowStopException, catalogue.Consequence
-	case stopText().MatchString(e.text()):
-		return catalogue.RowStopSignal, catalogue.Ending
-	case e.lostPeer(m):
-		return catalogue.RowPeerException, catalogue.PeerLost
-	case unreached().MatchString(e.text()) && (peerIn(e.text()) != "" || strings.Contains(e.text(), "RpcError")):
-		return catalogue.RowUnreached, catalogue.Catchable
-	case e.fromLauncher && e.script == "":
-		return catalogue.RowLauncherException, catalogue.Vague
-	case name == "ModuleNotFoundError":
-		return catalogue.RowNoModule, catalogue.Catchable
-	case name == "FileNotFoundError", name == "PermissionError", name == "NotADirectoryError", name == "IsADirectoryError":
-		return catalogue.RowNoFile, catalogue.Catchable
-	case rayLoss().MatchString(e.class):
-		return catalogue.RowActorDied, catalogue.Vague
-	case name == "CalledProcessError", codeOnly().MatchString(e.text()), name == "ProcessExitedException", e.distributed():
-		return catalogue.RowException, catalogue.CatchableClue
-	}
-	return catalogue.RowException, catalogue.Catchable
-}
 
 // strongest returns the first event of the strongest kind, nil if there is
 // none.

@@ -12,7 +12,7 @@ import (
 )
 
 // Row is one entry of the map from lines to causes: a pattern and its meaning. The
-// first row of the map that matches a line counts. testdata/rows.tsv has a line
+// first row of the map that matches a line counts. ../testdata/rows.tsv has a line
 // that the row matches, and a similar line that it must not match.
 type Row struct {
 	// Key names the row. A number is that of the NCCL catalogue. A letter after
@@ -72,7 +72,3 @@ func Rows() []Row {
 }
 
 func ids(s ...string) []string { return s }
-
-// ConnectionClosed matches the system's words for a connection that the other
-// side closed.
-const ConnectionClosed = `(?:connection closed|connection reset by peer|broken pipe|socket closed)`

@@ -1,0 +1,272 @@
+// Package python reads tracebacks of Python out of the lines of one process.
+//
+// A Tracer gets one line after the other and returns an Exception when its last line was
+// read. Tracebacks may lack their beginning or their indentation, and those of two
+// processes may be mixed.
+package python
+
+import (
+	"slices"
+	"strings"
+
+	"github.com/gorun/gorun/launch/diagnose/catalogue"
+	"github.com/gorun/gorun/launch/diagnose/match"
+)
+
+// Exception is one traceback of Python.
+type Exception struct {
+	Class   string   // "torch.distributed.DistBackendError"
+	Message []string // the rest of the line of the class, and the lines that follow
+	File    string   // the innermost frame: `  File "…", line 1, in f`
+	Script  string   // the innermost frame outside libraries
+	Source  string   // the line of source of the innermost frame
+	// isBare means that the line of the class has no message.
+	isBare bool
+	// FromLauncher means that a frame is of a launcher.
+	FromLauncher bool
+	// Chained means that Python raised it from the exception before it, or while the
+	// program handled that one.
+	Chained bool
+}
+
+// maxMessageLines bounds the lines of an exception's message.
+const maxMessageLines = 8
+
+var (
+	nativeFrame  = match.Lazy(`File "(?:<unknown>|[^"]*\.(?:c|cc|cpp|cxx|cu|h|hpp|rs|S|so[.0-9]*))", line \d+`)
+	classLine    = match.Lazy(`^((?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*)(?::\s*(.*))?$`)
+	ErrorLine    = match.Lazy(`^(?:[A-Za-z_]\w*\.)*[A-Za-z_]*(?:Error|Exception|Interrupt|Exit)\b`)
+	framePlace   = match.Lazy(`File "([^"]+)", line (\d+)`)
+	libraryFile  = match.Lazy(`site-packages|dist-packages|/lib(?:64)?/python\d|"<frozen |"<string>"`)
+	launcherFile = match.Lazy(`/bin/(?:torchrun|accelerate|deepspeed|horovodrun|ray)"|torch/distributed/(?:run|launch)\.py"|torch/distributed/(?:launcher|elastic/(?:agent|rendezvous))/`)
+	// messageEnd matches a line that is no part of a message before it.
+	messageEnd = match.AnyOf(`^terminate called`, `^frame #\d+: `, `^Exception raised from `, `^\[[WEIF]\d* `,
+		catalogue.LauncherBanner, `^Process [\w:.-]+:$`, `^\[rank\d+\]`, ` NCCL (?:INFO|WARN) `, `Warning: `, `^(?:WARNING|ERROR|CRITICAL|INFO|DEBUG)[: ]`)
+)
+
+// IsTraceback reports whether a line begins a traceback.
+func IsTraceback(line string) bool {
+	return strings.HasPrefix(line, "Traceback (most recent call last):")
+}
+
+// isChain reports whether a line announces the next traceback of a chain.
+func isChain(line string) bool {
+	return strings.HasPrefix(line, "During handling of the above exception, another exception occurred:") ||
+		strings.HasPrefix(line, "The above exception was the direct cause of the following exception:")
+}
+
+// IsIgnored reports whether a line announces an exception that Python ignored.
+func IsIgnored(line string) bool {
+	return strings.HasPrefix(line, "Exception ignored in") || strings.HasPrefix(line, "Exception ignored on") || strings.HasPrefix(line, "Error in atexit._run_exitfuncs")
+}
+
+// isFrame reports whether a line is the first line of a frame.
+func isFrame(line string) bool {
+	rest := strings.TrimLeft(line, " \t")
+	if len(rest) == len(line) || !strings.HasPrefix(rest, `File "`) {
+		return false
+	}
+	_, place, ok := strings.Cut(rest, `", line `)
+	after := strings.TrimLeft(place, "0123456789")
+	return ok && len(after) < len(place) && (after == "" || strings.HasPrefix(after, ", in "))
+}
+
+// containsAny reports whether s has one of the texts. It spares an expression.
+func containsAny(s string, texts ...string) bool {
+	return slices.ContainsFunc(texts, func(t string) bool { return strings.Contains(s, t) })
+}
+
+// mayEndMessage reports whether messageEnd may match a line.
+func mayEndMessage(line string) bool {
+	return line[0] == '[' || catalogue.LauncherLine().MatchString(line) || containsAny(line, "terminate called", "frame #", "Exception raised from ", "Process ", " NCCL ", "Warning: ", "WARNING", "ERROR", "CRITICAL", "INFO", "DEBUG")
+}
+
+// Exceptions returns the tracebacks in lines, in their order, without those
+// that Python ignored. The beginning of the first may be cut off.
+func Exceptions(lines []string) []Exception {
+	var found []Exception
+	var t Tracer
+	for _, line := range lines {
+		if e, ok := t.ReadLine(line); ok {
+			found = append(found, e)
+		}
+	}
+	if e, ok := t.End(); ok {
+		found = append(found, e)
+	}
+	return found
+}
+
+// The states of a tracer.
+const (
+	Outside = iota
+	InFrames
+	InMessage
+)
+
+// Tracer parses tracebacks in the lines of one process. The zero value is ready.
+type Tracer struct {
+	exception        Exception
+	State            int
+	Chained, Ignored bool // of the next exception
+	hasEnded         bool // an earlier exception has ended
+	nested           int  // tracebacks that began inside another: their lines are mixed
+	flat             bool // the lines lost their indentation
+}
+
+// ReadLine reads the next line, which must not be empty. It returns the exception
+// that ended before this line.
+func (t *Tracer) ReadLine(line string) (done Exception, ok bool) {
+	switch {
+	case isChain(line):
+		done, ok = t.End()
+		t.Chained = true
+	case IsIgnored(line):
+		done, ok = t.End()
+		t.Ignored = true
+	case t.State == InFrames && IsTraceback(line):
+		t.nested++
+	case IsTraceback(line), t.State != InFrames && isFrame(line) && !nativeFrame().MatchString(line):
+		done, ok = t.End()
+		t.exception = Exception{Chained: t.Chained && t.hasEnded}
+		t.Chained, t.flat, t.State = false, false, InFrames
+		if line[0] != 'T' {
+			t.exception.readFrame(line)
+		}
+	case t.State == InFrames && (isFrame(line) || isFrame(" "+line)):
+		t.flat = !isFrame(line)
+		t.exception.readFrame(line)
+	case t.State == InFrames && (line[0] == ' ' || line[0] == '\t' || t.flat && !ErrorLine().MatchString(line)):
+		if strings.Trim(line, " ^~") != "" {
+			t.exception.Source = line
+		}
+	case t.State == InFrames:
+		t.readClass(line)
+	case t.State == InMessage && t.nested > 0 && ErrorLine().MatchString(line):
+		e := t.exception
+		done, ok = t.End()
+		t.nested--
+		t.exception = Exception{File: e.File, Script: e.Script}
+		t.readClass(line)
+	case t.State == InMessage && (len(t.exception.Message) == maxMessageLines || mayEndMessage(line) && messageEnd().MatchString(line)):
+		done, ok = t.End()
+	case t.State == InMessage:
+		t.exception.Message = append(t.exception.Message, line)
+	}
+	return done, ok
+}
+
+// readClass reads the line with the exception's class.
+func (t *Tracer) readClass(line string) {
+	t.State = InMessage
+	if m := classLine().FindStringSubmatch(line); m != nil {
+		t.exception.Class, t.exception.Message = m[1], []string{m[2]}
+		t.exception.isBare = m[1] == line
+	} else {
+		t.exception.Message = []string{line}
+	}
+}
+
+// End returns the open exception. None of its lines follow.
+func (t *Tracer) End() (done Exception, ok bool) {
+	if t.State == InMessage {
+		done, ok = t.exception, !t.Ignored
+		t.hasEnded = t.hasEnded || ok
+		t.Ignored = false
+	}
+	t.State = Outside
+	return done, ok
+}
+
+// readFrame reads the first line of a frame.
+func (e *Exception) readFrame(line string) {
+	e.File, e.Source = line, ""
+	switch {
+	case containsAny(line, "/bin/", "torch/distributed/") && launcherFile().MatchString(line):
+		e.FromLauncher = true
+	case !containsAny(line, "-packages", "/lib", `"<`) || !libraryFile().MatchString(line):
+		e.Script = line
+	}
+}
+
+// Place returns where the program raised e, such as "train.py:30", "" if that is
+// unknown.
+func (e *Exception) Place() string {
+	for _, frame := range []string{e.Script, e.File} {
+		if m := framePlace().FindStringSubmatch(frame); m != nil {
+			return m[1] + ":" + m[2]
+		}
+	}
+	return ""
+}
+
+// LaterLines returns how many lines of the message may be output after the
+// exception instead.
+func (e *Exception) LaterLines() int {
+	n := 0
+	if len(e.Message) == maxMessageLines {
+		n++
+	}
+	for _, line := range e.Message[min(1, len(e.Message)):] {
+		if line[0] != ' ' && line[0] != '\t' && line != ">" { // which ends an error of gRPC
+			n++
+		}
+	}
+	return n
+}
+
+// Announces reports whether the message of e ends as if its reason followed.
+func (e *Exception) Announces() bool {
+	last := e.Message[len(e.Message)-1]
+	return strings.HasSuffix(strings.TrimRight(last, " "), ":")
+}
+
+// SaysNothing reports whether the message is missing, or a word of the class.
+func (e *Exception) SaysNothing() bool {
+	message := strings.TrimSpace(strings.TrimPrefix(e.Text(), e.Class+":"))
+	return message == e.Class || message != "" && strings.HasSuffix(strings.ToLower(strings.TrimSuffix(e.Class, "Error")), strings.ToLower(message))
+}
+
+// Text returns the class and the first line of the message, with what explains it.
+func (e *Exception) Text() string {
+	message := ""
+	for _, line := range e.Message {
+		if message = strings.TrimSpace(message + " " + strings.TrimSpace(line)); message != "" && !strings.HasSuffix(message, ":") && !strings.HasSuffix(message, ",") && !strings.HasSuffix(message, "...") {
+			break
+		}
+	}
+	for _, line := range e.Message[min(1, len(e.Message)):] {
+		if m := details().FindStringSubmatch(line); m != nil {
+			message = strings.TrimSpace(e.Message[0]) + " " + m[1]
+		}
+	}
+	switch {
+	case e.Class == "":
+		return message
+	case message == "", e.isBare:
+		return e.Class
+	}
+	return e.Class + ": " + message
+}
+
+// details matches the field with the reason in an error of gRPC.
+var details = match.Lazy(`^\s*details = "(.+)"$`)
+
+// LastError returns the line of the message below "Last error:", where NCCL has the reason.
+func (e *Exception) LastError() string {
+	for i, line := range e.Message[:max(0, len(e.Message)-1)] {
+		if strings.TrimSpace(line) == "Last error:" {
+			return strings.TrimSpace(e.Message[i+1])
+		}
+	}
+	return ""
+}
+
+// FirstOfChain returns the first exception of the last one's chain.
+func FirstOfChain(found []Exception) Exception {
+	i := len(found) - 1
+	for i > 0 && found[i].Chained {
+		i--
+	}
+	return found[i]
+}
