@@ -5,6 +5,7 @@ import (
 
 	"github.com/gorun/gorun/launch/diagnose/catalogue"
 	"github.com/gorun/gorun/launch/diagnose/match"
+	"github.com/gorun/gorun/launch/diagnose/wording"
 )
 
 // detailLines bounds the lines between an event and its details.
@@ -47,7 +48,7 @@ func (s *Scanner) inRecordOf(e *event, l *line) bool {
 // nameRecord gives the last event the host that a later line of its message names.
 func (s *Scanner) nameRecord(l *line) {
 	if e := s.lastEvent; s.inRecordOf(e, l) && e.number < l.number && e.host == "" && !e.hasOrigin() {
-		if host := s.matcher.wordings.named(hostWords, l.raw); host != nil {
+		if host := s.matcher.wordings.Named(wording.Host, l.raw); host != nil {
 			e.host = match.PlainText(host)
 		}
 	}

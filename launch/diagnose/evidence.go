@@ -9,6 +9,7 @@ import (
 	"github.com/gorun/gorun/launch/diagnose/catalogue"
 	"github.com/gorun/gorun/launch/diagnose/match"
 	"github.com/gorun/gorun/launch/diagnose/prefix"
+	"github.com/gorun/gorun/launch/diagnose/wording"
 )
 
 const (
@@ -203,7 +204,7 @@ func (s *Scanner) recordMatch(row *compiledRow, f *match.Fields, l *line) {
 		s.recordLoud(row, f, l)
 		return
 	}
-	if (row.Key == catalogue.RowUnknownWarning || row.Key == catalogue.RowTransport) && s.matcher.wordings.has(cascadeWords, l.raw) {
+	if (row.Key == catalogue.RowUnknownWarning || row.Key == catalogue.RowTransport) && s.matcher.wordings.Has(wording.Cascade, l.raw) {
 		row = s.matcher.byKey[catalogue.RowCascade]
 	}
 	if last := s.unfinished.event; row.Key == catalogue.RowMPIAdapter && last != nil && last.row.Key == catalogue.RowMPI && last.stream == l.stream {
@@ -223,7 +224,7 @@ func (s *Scanner) recordMatch(row *compiledRow, f *match.Fields, l *line) {
 		e.host = s.podOf(l)
 	}
 	if e.host == "" && e.peer == "" && !e.hasOrigin() && row.Key != catalogue.RowSelfTest {
-		s.matcher.wordings.nameOrigin(e, l.raw)
+		e.nameOrigin(s.matcher.wordings, l.raw)
 	}
 	if last := s.lastEvent; e.host == "" && !e.hasOrigin() && s.inRecordOf(last, l) {
 		e.host = last.host
@@ -256,11 +257,11 @@ func (s *Scanner) countLaterLines(l *line) {
 	isSoon := func(e *event) bool { return e.later < 3 && e.stream == l.stream }
 	words := s.matcher.wordings
 	soon := slices.ContainsFunc(s.followed, isSoon)
-	if soon && (words.has(cascadeWords, l.raw) || words.has(summaryWords, l.raw)) {
+	if soon && (words.Has(wording.Cascade, l.raw) || words.Has(wording.Summary, l.raw)) {
 		return
 	}
-	progresses := words.progresses(l.raw) || isResult(l.raw)
-	recovers := soon && words.goesOn(l.raw)
+	progresses := words.Progresses(l.raw) || isResult(l.raw)
+	recovers := soon && words.GoesOn(l.raw)
 	kept := s.followed[:0]
 	for _, e := range s.followed {
 		if e.stream == l.stream {

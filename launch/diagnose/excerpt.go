@@ -8,6 +8,7 @@ import (
 	"github.com/gorun/gorun/launch/diagnose/match"
 	"github.com/gorun/gorun/launch/diagnose/prefix"
 	"github.com/gorun/gorun/launch/diagnose/python"
+	"github.com/gorun/gorun/launch/diagnose/wording"
 )
 
 const (
@@ -81,7 +82,7 @@ func isRule(text []byte) bool { return len(bytes.Trim(text, "-=*#+|_ \t\r\n")) =
 // the program went on, or a stack begins or ends there.
 func (s *Scanner) endsExcerpt(text []byte) bool {
 	words := s.matcher.wordings
-	return stackFrame().Match(text) || words.has(progressWords, text) && !words.has(hintWords, text)
+	return stackFrame().Match(text) || words.Has(wording.Progress, text) && !words.Has(wording.Hint, text)
 }
 
 // stackFrame matches a line of a traceback or of a stack.
@@ -137,7 +138,7 @@ func (s *Scanner) messageOf(e *python.Exception) *excerpt {
 		case text == "":
 		case isFirst:
 			isFirst = false
-		case len(x.after) == maxAfter || line[0] != ' ' && !s.matcher.wordings.has(hintWords, []byte(line)):
+		case len(x.after) == maxAfter || line[0] != ' ' && !s.matcher.wordings.Has(wording.Hint, []byte(line)):
 			return x
 		default:
 			x.after = append(x.after, text)

@@ -9,6 +9,7 @@ import (
 	"github.com/gorun/gorun/launch/diagnose/catalogue"
 	"github.com/gorun/gorun/launch/diagnose/match"
 	"github.com/gorun/gorun/launch/diagnose/prefix"
+	"github.com/gorun/gorun/launch/diagnose/wording"
 )
 
 const (
@@ -34,7 +35,7 @@ func (s *Scanner) lastWords(end *event) (words string, x *excerpt) {
 	x = &excerpt{isOver: true}
 	box, isOpen := "", false // the words of the box that ends with the last words
 	for h, text := range s.linesBefore(maxLastWords) {
-		if !end.mayBeOf(h) || len(bytes.TrimSpace(text)) == 0 || noWords().Match(text) || s.matcher.wordings.has(progressWords, text) {
+		if !end.mayBeOf(h) || len(bytes.TrimSpace(text)) == 0 || noWords().Match(text) || s.matcher.wordings.Has(wording.Progress, text) {
 			continue
 		}
 		inner, isBoxed := inBox(text)
@@ -103,17 +104,17 @@ func (s *Scanner) readHint() {
 		switch {
 		case len(end) == 0:
 			return
-		case words.isUnloud(rest), noWords().Match(rest) && !errorMark().Match(rest):
-		case errorMark().Match(rest) || words.has(hintWords, counter().ReplaceAll(rest, nil)):
-			isWeak := words.has(summaryWords, rest) || words.has(cascadeWords, rest)
+		case words.IsNoError(rest), noWords().Match(rest) && !errorMark().Match(rest):
+		case errorMark().Match(rest) || words.Has(wording.Hint, counter().ReplaceAll(rest, nil)):
+			isWeak := words.Has(wording.Summary, rest) || words.Has(wording.Cascade, rest)
 			if s.job.hint == nil || !isWeak {
 				s.job.hint = s.newEvent(s.matcher.byKey[catalogue.RowLogged], &line{Head: h, raw: rest, number: number, stream: streamKey{log, h.Label}})
-				words.nameOrigin(s.job.hint, rest)
+				s.job.hint.nameOrigin(words, rest)
 			}
 			if !isWeak {
 				return
 			}
-		case words.progresses(rest):
+		case words.Progresses(rest):
 			return
 		}
 	}

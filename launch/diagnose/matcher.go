@@ -6,6 +6,7 @@ import (
 
 	"github.com/gorun/gorun/launch/diagnose/catalogue"
 	"github.com/gorun/gorun/launch/diagnose/match"
+	"github.com/gorun/gorun/launch/diagnose/wording"
 )
 
 // matcher finds the rows and the job lines that match a line.
@@ -17,7 +18,7 @@ type matcher struct {
 	general  entries   // the general rows
 	// repeatable are the entries whose lines may be of a flood.
 	repeatable entries
-	wordings   *wordingMatcher
+	wordings   *wording.Matcher
 	// parts are the alternatives of the general rows, which are many and broad.
 	parts      []part
 	partFinder *match.Finder
@@ -56,7 +57,7 @@ func (e entries) without(o entries) entries {
 var sharedMatcher = sync.OnceValue(newMatcher)
 
 func newMatcher() *matcher {
-	m := &matcher{wordings: newWordingMatcher(), byKey: map[string]*compiledRow{}}
+	m := &matcher{wordings: wording.NewMatcher(), byKey: map[string]*compiledRow{}}
 	var words, partWords [][]string
 	for _, row := range catalogue.Rows() {
 		c := &compiledRow{Row: row}
@@ -103,7 +104,7 @@ func (m *matcher) match(words *entries, text []byte) (*compiledRow, *match.Field
 		return nil, nil
 	}
 	row, f := m.matchGeneral(text)
-	if row == nil || m.wordings.isUnloud(text) {
+	if row == nil || m.wordings.IsNoError(text) {
 		return nil, nil
 	}
 	return row, f

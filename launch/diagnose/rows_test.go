@@ -8,6 +8,7 @@ import (
 
 	"github.com/gorun/gorun/launch/diagnose/catalogue"
 	"github.com/gorun/gorun/launch/diagnose/match"
+	"github.com/gorun/gorun/launch/diagnose/wording"
 )
 
 // sample has a line that a row matches, and a similar line that the row must not match.
@@ -157,7 +158,7 @@ func TestJobLinesHaveWords(t *testing.T) {
 // TestWordingsHaveWords shows that the finder finds the words of each expression by
 // which lines are weighed.
 func TestWordingsHaveWords(t *testing.T) {
-	for w, patterns := range wordings() {
+	for w, patterns := range wording.Wordings() {
 		for _, pattern := range patterns {
 			if leastWord(pattern) < match.Gram {
 				t.Errorf("wording %d: only %q must be in a line: %s", w, match.Literals(pattern), pattern)

@@ -10,6 +10,7 @@ import (
 	"github.com/gorun/gorun/launch/diagnose/catalogue"
 	"github.com/gorun/gorun/launch/diagnose/match"
 	"github.com/gorun/gorun/launch/diagnose/python"
+	"github.com/gorun/gorun/launch/diagnose/wording"
 )
 
 // tracebackReader reads the tracebacks in one stream of a log.
@@ -213,7 +214,7 @@ func (s *Scanner) recordException(t *tracebackReader, e python.Exception, end in
 		return
 	}
 	key, kind := s.matcher.meaningOf(&e)
-	if text := []byte(e.Text()); key == catalogue.RowException && (strings.HasPrefix(e.Class, "ray.exceptions.") || s.matcher.wordings.has(summaryWords, text)) {
+	if text := []byte(e.Text()); key == catalogue.RowException && (strings.HasPrefix(e.Class, "ray.exceptions.") || s.matcher.wordings.Has(wording.Summary, text)) {
 		key, kind = catalogue.RowSummary, catalogue.Vague
 	}
 	if key == "" {
@@ -240,10 +241,10 @@ func (s *Scanner) recordException(t *tracebackReader, e python.Exception, end in
 		if n := number(trailingRank(), []byte(line)); n >= 0 && !ev.hasOrigin() {
 			ev.rank = n
 		}
-		ev.handled = ev.handled || s.matcher.wordings.goesOn([]byte(line))
+		ev.handled = ev.handled || s.matcher.wordings.GoesOn([]byte(line))
 	}
 	if ev.host == "" && !ev.hasOrigin() {
-		s.matcher.wordings.nameOrigin(ev, []byte(e.Text()))
+		ev.nameOrigin(s.matcher.wordings, []byte(e.Text()))
 	}
 	s.nameByMessage(ev, &e)
 	ev.excerpt = s.messageOf(&e)
@@ -254,7 +255,7 @@ func (s *Scanner) recordException(t *tracebackReader, e python.Exception, end in
 // nothing else says where it is from.
 func (s *Scanner) nameByMessage(ev *event, e *python.Exception) {
 	for _, line := range e.Message[min(1, len(e.Message)):] {
-		if host := s.matcher.wordings.named(hostWords, []byte(line)); host != nil && ev.host == "" && !ev.hasOrigin() {
+		if host := s.matcher.wordings.Named(wording.Host, []byte(line)); host != nil && ev.host == "" && !ev.hasOrigin() {
 			ev.host = match.PlainText(host)
 		}
 	}

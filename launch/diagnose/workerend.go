@@ -222,7 +222,7 @@ func (s *Scanner) readExitCode(l *line, f *match.Fields) {
 	if f.Has("core") {
 		code = 1
 	}
-	if code == 0 || s.matcher.wordings.goesOn(l.raw) || kubeletEvent().Match(l.raw) {
+	if code == 0 || s.matcher.wordings.GoesOn(l.raw) || kubeletEvent().Match(l.raw) {
 		return
 	}
 	s.job.failed = true
@@ -238,7 +238,7 @@ var kubeletEvent = match.Lazy(`\bFailed(?:Mount|Sync)\b`)
 // readSignal reads the end of a process by a signal.
 func (s *Scanner) readSignal(l *line, f *match.Fields) {
 	code := -signalNumber(f.Text("signal"))
-	if s.matcher.wordings.goesOn(l.raw) || isQuoted(l.raw, len(l.raw)) {
+	if s.matcher.wordings.GoesOn(l.raw) || isQuoted(l.raw, len(l.raw)) {
 		return
 	}
 	if _, stopped := meaningOfCode(code); !stopped {
@@ -255,7 +255,7 @@ func (s *Scanner) recordExit(l *line, code int) {
 		return
 	}
 	s.job.lastExit = s.newEvent(s.matcher.byKey[cmp.Or(key, catalogue.RowNoReason)], l)
-	s.matcher.wordings.nameOrigin(s.job.lastExit, l.raw)
+	s.job.lastExit.nameOrigin(s.matcher.wordings, l.raw)
 }
 
 // interpreterOf returns the program of the worker of e, as a launcher names it: that of
