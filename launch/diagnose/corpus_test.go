@@ -20,6 +20,9 @@ import (
 // author did not look at.
 var corpusHalf = flag.String("half", "", "the half of the corpus that TestCorpus scores: open, aside or, without it, both")
 
+// otherSet names a file of logs in the corpus's form, which TestOtherSet scores.
+var otherSet = flag.String("set", "", "a file of logs in the form of testdata/corpus, for TestOtherSet")
+
 // corpusLog is one log of testdata/corpus and what its reader should learn from it.
 type corpusLog struct {
 	name   string
@@ -240,6 +243,15 @@ func TestBlindSets(t *testing.T) {
 			t.Errorf("%s: %v, want at least %+v", set, sum, want)
 		}
 	}
+}
+
+// TestOtherSet scores a set that is not in the tree, such as one that is to stay blind.
+func TestOtherSet(t *testing.T) {
+	if *otherSet == "" {
+		t.Skip("no -set")
+	}
+	logs := readLogs(t, *otherSet)
+	t.Logf("%d logs: %v", len(logs), score(t, logs, true, oneFile))
 }
 
 // mutations change logs as collectors do.

@@ -45,6 +45,8 @@ func (m *matcher) meaningOf(e *python.Exception) (key string, kind catalogue.Kin
 		return catalogue.RowNoFile, catalogue.Catchable
 	case rayLoss().MatchString(e.Class):
 		return catalogue.RowActorDied, catalogue.Vague
+	case name == "BrokenPipeError", name == "ConnectionResetError", name == "ConnectionAbortedError": // the other side had ended
+		return catalogue.RowException, catalogue.Symptom
 	case name == "CalledProcessError", codeOnly().MatchString(e.Text()), name == "ProcessExitedException", isDistributed(e):
 		return catalogue.RowException, catalogue.CatchableClue
 	}

@@ -107,6 +107,11 @@ func (s *Scanner) finding(h *hypothesis) Finding {
 	if s.logs[e.log].isTail {
 		f.Line = 0
 	}
+	if h.row.Topical {
+		if topic := s.matcher.topics.of(f.Text); topic != nil {
+			f.ID, f.Checks, f.Meaning, f.Fix = topic.Checks[0], topic.Checks[1:], topic.Cause, topic.Fix
+		}
+	}
 	if versions := s.job.versionsText(); versions != "" && f.ID == "V01" {
 		f.Meaning += " (" + versions + ")"
 	}

@@ -19,6 +19,7 @@ type matcher struct {
 	// repeatable are the entries whose lines may be of a flood.
 	repeatable entries
 	wordings   *wording.Matcher
+	topics     *topicMatcher
 	// parts are the alternatives of the general rows, which are many and broad.
 	parts      []part
 	partFinder *match.Finder
@@ -57,7 +58,7 @@ func (e entries) without(o entries) entries {
 var sharedMatcher = sync.OnceValue(newMatcher)
 
 func newMatcher() *matcher {
-	m := &matcher{wordings: wording.NewMatcher(), byKey: map[string]*compiledRow{}}
+	m := &matcher{wordings: wording.NewMatcher(), topics: newTopicMatcher(), byKey: map[string]*compiledRow{}}
 	var words, partWords [][]string
 	for _, row := range catalogue.Rows() {
 		c := &compiledRow{Row: row}

@@ -34,7 +34,7 @@ func deviceRows() []Row {
 			Cause: "two GPUs of a node cannot access each other's memory", Fix: "set NCCL_P2P_DISABLE=1 on this node; check `nvidia-smi topo -p2p r`, the IOMMU and ACS", Seen: "CUDA 217", Source: "src/transport/p2p.cc",
 		},
 		{
-			Key: "51", Checks: ids("D03"), Kind: Primary, Pattern: `Cuda failure.*(?:system not yet initialized|\b802\b)|CUDA error: system not yet initialized`,
+			Key: "51", Checks: ids("D03"), Kind: Primary, Pattern: `Cuda failure.*(?:system not yet initialized|\b802\b)|(?:CUDA error|Error 802): system not yet initialized`,
 			Cause: "the fabric manager of this NVSwitch node does not run", Fix: "run systemctl start nvidia-fabricmanager (of the driver's version); reset the GPUs after its restart", Seen: "CUDA 802", Source: "pytorch#35710, nccl-tests#264",
 		},
 		{
@@ -70,7 +70,7 @@ func deviceRows() []Row {
 			Cause: "the worker ran out of GPU memory", Fix: memory, Seen: "torch", Source: "CUDACachingAllocator.cpp",
 		},
 		{
-			Key: "x05", Checks: ids("X-CUDAERR"), Kind: Primary, Pattern: `CUDA_ERROR_(?:ILLEGAL_ADDRESS|ASSERT|MISALIGNED_ADDRESS|LAUNCH_FAILED)|cudaError(?:IllegalAddress|Assert|LaunchFailure)|hipErrorIllegalAddress|CUDA error: (?:an illegal memory access|device-side assert|misaligned address|an illegal instruction|invalid program counter)|Cuda failure.*(?:illegal memory access|device-side assert|misaligned address)|device-side assert triggered`,
+			Key: "x05", Checks: ids("X-CUDAERR"), Kind: Primary, Pattern: `CUDA_ERROR_(?:ILLEGAL_ADDRESS|ASSERT|MISALIGNED_ADDRESS|LAUNCH_FAILED)|cudaError(?:IllegalAddress|Assert|LaunchFailure)|hipErrorIllegalAddress|CUDA error: (?:an illegal memory access|device-side assert|misaligned address|an illegal instruction|invalid program counter)|Cuda failure.*(?:illegal memory access|device-side assert|misaligned address)|device-side assert triggered|\.(?:cu|hip):\d+: .{0,400}: block: \[[\d,]+\], thread: \[[\d,]+\] Assertion`,
 			Cause: "a kernel of the program did an illegal access, or its assertion failed", Fix: "run again with CUDA_LAUNCH_BLOCKING=1 and look for indices out of range (labels, embedding ids); compute-sanitizer names the kernel", Seen: "CUDA 700, 710, 716", Source: "CUDAException.cpp",
 		},
 		{

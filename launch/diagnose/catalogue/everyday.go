@@ -11,7 +11,7 @@ func everydayRows() []Row {
 	)
 	return []Row{
 		{
-			Key: "v01", Checks: ids("X-ABORTED"), Kind: Consequence, Pattern: `Terminating process because the JAX distributed service detected fatal errors|Polled an error from coordination service|Additional GRPC error information from remote target|Horovod has been shut down|HorovodInternalError`,
+			Key: "v01", Checks: ids("X-ABORTED"), Kind: Consequence, Pattern: `Terminating process because the JAX distributed service detected fatal errors|Polled an error from coordination service|Additional GRPC error information from remote target (?:[^R]|R[^e]|Re[^g])*(?:$|PollForError)|Horovod has been shut down|HorovodInternalError`,
 			Cause: "another task of the job had failed", Fix: "look for the earliest error of another task", Seen: "JAX, Horovod", Source: "client.h, operations.cc",
 		},
 		{
@@ -115,7 +115,7 @@ func everydayRows() []Row {
 			Cause: "Ray has fewer free GPUs than the program asks for", Fix: "ray status shows what is free; start Ray on all nodes, and stop jobs that hold GPUs", Seen: "vLLM in Ray", Source: "ray_utils.py",
 		},
 		{
-			Key: "w12", Checks: ids("X-TIMELIMIT"), Kind: Stop, Pattern: `DeadlineExceeded|was active longer than specified deadline`,
+			Key: "w12", Checks: ids("X-TIMELIMIT"), Kind: Stop, Pattern: `DeadlineExceeded|was active (?:on the node )?longer than (?:the )?specified deadline`,
 			Cause: "the job's deadline was reached (Kubernetes)", Fix: "if the last lines are much older than the deadline, the job hung: look there; otherwise use a longer activeDeadlineSeconds", Seen: "Kubernetes", Source: "job controller",
 		},
 		{
@@ -183,11 +183,11 @@ func everydayRows() []Row {
 			Cause: "the heap of a JVM is used up", Fix: "give it more (-Xmx; spark.executor.memory, spark.driver.memory), or less at a time: more partitions, smaller batches", Seen: "Java, Spark", Source: "java.lang",
 		},
 		{
-			Key: "u04", Checks: ids("X-PYEXC"), Kind: Clue, Pattern: `Job aborted due to stage failure: .*most recent failure: Lost task \S+ in stage \S+ \(TID \d+(?:, |\) \()(?P<host>[\w.-]+)`,
+			Key: "u04", Topical: true, Checks: ids("X-PYEXC"), Kind: Clue, Pattern: `Job aborted due to stage failure: .*most recent failure: Lost task \S+ in stage \S+ \(TID \d+(?:, |\) \()(?P<host>[\w.-]+)`,
 			Cause: "a task of Spark failed too often", Fix: "the end of that line and the lines below have the task's exception; the executor's stderr has what led to it", Seen: "Spark", Source: "DAGScheduler",
 		},
 		{
-			Key: "w20", Checks: ids("X-STALL"), Kind: Vague, Pattern: `Heartbeat monitor timed out|No progress (?:for|in) \d+|has been running for more than \d+ seconds without|Timeout waiting for all ranks|Stall(?:ed)? (?:detected|ops)|\bwatchdog (?:timeout|timed out)(?: \(|[.!]?$| after)|\b(?:hang|deadlock) detected(?:[.!,;:]|$| (?:in|on|at|after)\b)`,
+			Key: "w20", Checks: ids("X-STALL"), Kind: Vague, Pattern: `Heartbeat monitor timed out|No progress (?:for|in) \d+|has been running for more than \d+ seconds without|Timeout waiting for all ranks|Stall(?:ed)? (?:detected|ops)|Watchdog triggered because|\b(?:step|progress|iteration)\b has(?: not|n.t) (?:incremented|advanced|changed|progressed|moved)|\bwatchdog (?:timeout|timed out)(?: \(|[.!]?$| after)|\b(?:hang|deadlock) detected(?:[.!,;:]|$| (?:in|on|at|after)\b)`,
 			Cause: "the program made no progress for too long, and no line shows why", Fix: "gorun stacks shows where each rank waits; look for the rank that waits elsewhere", Seen: "torch, frameworks", Source: "frameworks",
 		},
 		{

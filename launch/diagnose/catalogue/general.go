@@ -34,7 +34,7 @@ func catchAllRows() []Row {
 			Cause: "a program or script of the job could not be run on this node", Fix: "run the script's line by hand on that node; put the same program and interpreter at the same path on every node", Seen: "shells", Source: "bash(1)",
 		},
 		{
-			Key: RowUnreached, Checks: ids("X-CONNECT"), Kind: SystemError, Pattern: `(?:Connection refused|ECONNREFUSED|Connection timed out|ETIMEDOUT|No route to host|Network is unreachable|Host is unreachable|i/o timeout|context deadline exceeded)|(?:can't|cannot|could not|couldn't|unable to|failed to) (?:connect|reach|contact|communicate)\b`,
+			Key: RowUnreached, Topical: true, Checks: ids("X-CONNECT"), Kind: SystemError, Pattern: `(?:Connection refused|ECONNREFUSED|Connection timed out|ETIMEDOUT|No route to host|Network is unreachable|Host is unreachable|i/o timeout|context deadline exceeded)|(?:can't|cannot|could not|couldn't|unable to|failed to) (?:connect|reach|contact|communicate)\b`,
 			Cause: "a server could not be reached from this node", Fix: reach, Seen: "all", Source: "errno(3)",
 		},
 		{
@@ -46,15 +46,15 @@ func catchAllRows() []Row {
 			Cause: "the program was ended by a signal", Fix: "the lines before it, of the same process, show what led to it; a core file (ulimit -c unlimited) has the stack", Seen: "shells", Source: "bash(1)",
 		},
 		{
-			Key: "z09", Checks: ids("X-PYEXC"), Kind: Logged, Pattern: `\w{2,}(?:Error|Exception|NotFound|Failure)(?:: \S|: ?$|\(\w)|^(?-i:Exception): \S|Exception in thread "|Unhandled exception|Uncaught \w+`,
+			Key: "z09", Topical: true, Checks: ids("X-PYEXC"), Kind: Logged, Pattern: `\w{2,}(?:Error|Exception|NotFound|Failure)(?:: \S|: ?$|\(\w)|^(?-i:Exception): \S|Exception in thread "|Unhandled exception|Uncaught \w+`,
 			Cause: "the program raised an exception", Fix: read, Seen: "Python, Java, JavaScript", Source: "its words",
 		},
 		{
-			Key: RowFatal, Checks: ids("X-ERROR"), Kind: Fatal, Pattern: `\bNon-OK-status: |(?:level|severity|levelname)"\s*:\s*"(?:fatal|panic|critical|emergency)"|\blevel=(?:fatal|panic|critical)|(?:^|[\s\[|<(:])(?-i:FATAL|CRITICAL|PANIC)[\]:|>) ]|\bfatal ?: |fatal   : |fatal error|panicked at |^panic: |forrtl: severe|Check failed: |assertion .{0,200}failed|Assertion failed|Execution halted|^Fatal \w+|Abort trap|what\(\): |^ERROR: LoadError: |Called CmiAbort|\bLLVM ERROR: |(?-i:\b[A-Z]+_ASSERT(?:ION)?\b ?[:(])`,
+			Key: RowFatal, Topical: true, Checks: ids("X-ERROR"), Kind: Fatal, Pattern: `\bNon-OK-status: |(?:level|severity|levelname)"\s*:\s*"(?:fatal|panic|critical|emergency)"|\blevel=(?:fatal|panic|critical)|(?:^|[\s\[|<(:])(?-i:FATAL|CRITICAL|PANIC)[\]:|>) ]|\bfatal ?: |fatal   : |fatal error|panicked at |^panic: |forrtl: severe|Check failed: |assertion .{0,200}failed|Assertion failed|Execution halted|^Fatal \w+|Abort trap|what\(\): |^ERROR: LoadError: |Called CmiAbort|\bLLVM ERROR: |(?-i:\b[A-Z]+_ASSERT(?:ION)?\b ?[:(])`,
 			Cause: "the program ended itself with this error", Fix: read, Seen: "loggers, runtimes", Source: "its words",
 		},
 		{
-			Key: RowLogged, Checks: ids("X-ERROR"), Kind: Logged, Pattern: `(?:level|severity|levelname)"\s*:\s*"error"|\blevel=error|(?:^|[\s\[|<(:])(?-i:ERROR|SEVERE)[\]:|>) ]|\berror: \S|\berror\[\w+\]: |^HDF\d-DIAG: |^ *Error (?:in|on|at|while|when) |^Error from server|\.(?:crit|alert|emerg)\[\d+\]: |broker\.err\[\d+\]: |(?-i:\bFAIL at )|(?-i:[A-Z]{2,}_ERROR)[\]:|>) ]|\b[a-z]\w+ failed(?::|,|\.?$| for | with | because | in | at | while | during )|\b(?:errors?|exceptions?) (?:has |have )?occurred\b|\b(?:bailing out|giving up|gave up)\b|non-zero status|(?-i:\*\*\* (?:Error|ERROR))|(?:cannot|could not|unable to|failed to) \w+|: (?:invalid|illegal|unknown|unrecognized|unsupported|missing) \w+`,
+			Key: RowLogged, Topical: true, Checks: ids("X-ERROR"), Kind: Logged, Pattern: `(?:level|severity|levelname)"\s*:\s*"error"|\blevel=error|(?:^|[\s\[|<(:])(?-i:ERROR|SEVERE)[\]:|>) ]|\berror: \S|\berror\[\w+\]: |^HDF\d-DIAG: |^ *Error (?:in|on|at|while|when) |^Error from server|\.(?:crit|alert|emerg)\[\d+\]: |broker\.err\[\d+\]: |(?-i:\bFAIL at )|(?-i:[A-Z]{2,}_ERROR)[\]:|>) ]|\b[a-z]\w+ failed(?::|,|\.?$| for | with | because | in | at | while | during )|\b(?:errors?|exceptions?) (?:has |have )?occurred\b|\b(?:bailing out|giving up|gave up)\b|non-zero status|(?-i:\*\*\* (?:Error|ERROR))|(?:cannot|could not|unable to|failed to) \w+|: (?:invalid|illegal|unknown|unrecognized|unsupported|missing) \w+`,
 			Cause: "the program reported this error, and no line shows a clearer one", Fix: read, Seen: "loggers, runtimes", Source: "its words",
 		},
 	}

@@ -37,6 +37,8 @@ type Row struct {
 	Quote string
 	// Explains are the ids of findings that are consequences beside the row.
 	Explains []string
+	// Topical rows show the words of a program, of which Topics say more than Cause and Fix.
+	Topical bool
 	// CauseIf is a fact about the job that makes a Harmless row a cause.
 	CauseIf Fact
 }

@@ -84,11 +84,11 @@ func workerRows() []Row {
 			Cause: "a node failed or no longer answered (Slurm)", Fix: "`scontrol show node` and `sacct -j` show the node and the reason; --exclude= the node until it is repaired", Seen: "Slurm", Source: "srun, slurmstepd",
 		},
 		{
-			Key: RowException, Checks: ids("X-PYEXC"), Kind: Catchable, Pattern: NoLine,
+			Key: RowException, Topical: true, Checks: ids("X-PYEXC"), Kind: Catchable, Pattern: NoLine,
 			Cause: "the worker raised an exception", Fix: "correct the program at that line", Seen: "Python", Source: "traceback",
 		},
 		{
-			Key: RowLauncherException, Checks: ids("X-PYEXC"), Kind: Vague, Pattern: NoLine,
+			Key: RowLauncherException, Topical: true, Checks: ids("X-PYEXC"), Kind: Vague, Pattern: NoLine,
 			Cause: "the launcher raised an exception, and no line shows one of a worker", Fix: "read the launcher's last line; if a worker ended before, read that worker's own output (torchrun -r 3, gorun -t 3 keep it)", Seen: "torchrun", Source: "traceback",
 		},
 		{
@@ -104,15 +104,15 @@ func workerRows() []Row {
 			Cause: "the worker ended with an exit code and its reason is not in this log", Fix: "the worker wrote nothing to stderr; read its stdout (gorun -t 3)", Seen: "gorun", Source: "report",
 		},
 		{
-			Key: RowLastLine, Checks: ids("X-PYEXC"), Kind: Ending, Pattern: NoLine,
+			Key: RowLastLine, Topical: true, Checks: ids("X-PYEXC"), Kind: Ending, Pattern: NoLine,
 			Cause: "the worker ended with an exit code; this is its last line on stderr", Fix: "correct the program, its arguments or its files, as that line says", Seen: "gorun", Source: "report",
 		},
 		{
-			Key: RowLastWords, Checks: ids("X-PYEXC"), Kind: Ending, Pattern: NoLine,
+			Key: RowLastWords, Topical: true, Checks: ids("X-PYEXC"), Kind: Ending, Pattern: NoLine,
 			Cause: "the worker ended with an exit code; this is the last line before its end", Fix: "correct the program, its arguments or its files, as that line says", Seen: "torchrun, srun, DeepSpeed", Source: "report",
 		},
 		{
-			Key: RowAborted, Checks: ids("X-ERROR"), Kind: Ending, Pattern: NoLine,
+			Key: RowAborted, Topical: true, Checks: ids("X-ERROR"), Kind: Ending, Pattern: NoLine,
 			Cause: "the program ended the job itself (MPI_Abort); this is the last line before", Fix: "correct the program, its input or its files, as that line says; the lines before it, of the same rank, show what led to it", Seen: "MPI", Source: "MPI_Abort(3)",
 		},
 		{

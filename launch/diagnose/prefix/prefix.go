@@ -44,7 +44,7 @@ func prefixes() []string {
 		// Hydra, MVAPICH, Open MPI, torchrun and gorun
 		`{text}[{launcher}proxy:{any}@{Host}]`, `{text}[{launcher}mpiexec@{Host}]`, `{text}[{Host}:mpi_rank_{rank}]`, `{text}[{Host}:{n}]:`, `{text}[{Host}:{pid}]`, `{text}[{Host}:{pid}:`, `{text}[{Host}:{pid} `, `[{tag}{local}]:`,
 		// Ray, vLLM
-		`ERROR {date} {any}] `, `WARNING {date} {any}] `, `INFO {date} {any}] `, `CRITICAL {date} {any}] `, `({any}rank={rank} pid={pid}) `, `({any}rank={rank}, pid={pid}, ip={Host}) `, `({any}rank={rank}, pid={pid}) `, `(Worker_TP{rank} pid={pid}) `, `({any}pid={pid}, ip={Host}) `, `({any}pid={pid}) `, `(raylet, ip={Host}) `, `(raylet) `, `(worker_{rank}) : `,
+		`ERROR {date} {any}] `, `WARNING {date} {any}] `, `INFO {date} {any}] `, `CRITICAL {date} {any}] `, `({any}rank={rank} pid={pid}) `, `({any}rank={rank}, pid={pid}, ip={Host}) `, `({any}rank={rank}, pid={pid}) `, `(Worker_TP{rank} pid={pid}) `, `({any} TP{rank} pid={pid}) `, `({any}pid={pid}, ip={Host}) `, `({any}pid={pid}) `, `(raylet, ip={Host}) `, `(raylet) `, `(worker_{rank}) : `,
 		// srun -l, Composer, docker compose, syslog, PSM, pdsh, NCCL
 		`{task}: `, `rank{rank}[{pid}][{any}]: `, `rank{rank} {*}|{ }`, `{name}{*}||{ }`, `{host} {*}|{ }`, `{host} {text}kernel: `, `{text}{host}:pid{pid}`, `{text}{host}:rank{rank}`, `{text}slurmstepd-{host}:`, `{node}: `, `{text}{Host}:{pid}:{n} `,
 	}

@@ -1,0 +1,77 @@
+package catalogue
+
+// Topic is what an error is about. A row for errors in any words (Row.Topical) says that a
+// program failed and shows the program's own words; the topic of those words says which
+// machine or setting to look at. A topic never makes a line an error.
+type Topic struct {
+	Checks  []string // the ids of a finding of this topic
+	Pattern string   // as Row.Pattern
+	Cause   string   // as Row.Cause
+	Fix     string   // as Row.Fix
+}
+
+// Topics returns the topics in the order of matching: more specific ones come first.
+func Topics() []Topic {
+	return []Topic{
+		{
+			Checks:  ids("X-AUTH"),
+			Pattern: `\blicen[cs]e\b.{0,40}\b(?:not valid|invalid|expired|denied|unavailable|limit|could not be|not found)\b|\b(?:no|invalid|expired) (?:\w+ )?licen[cs]e\b`,
+			Cause:   "the program got no licence", Fix: "the licence must cover this release and this node; the licence server must be reached from the node and have free seats",
+		},
+		{
+			Checks:  ids("X-AUTH"),
+			Pattern: `\b40[13] (?:client error|get|post|put|head|unauthori|forbidden)|\b(?:http|status|code|error)\W{1,3}40[13]\b|unauthori[sz]ed|\bforbidden\b|access ?denied|not authori[sz]ed|authentication (?:failed|failure|required|error)|(?:token|credentials?|certificate|api.?key|ticket|password)s?\b.{0,40}\b(?:expired|invalid|revoked|incorrect|not found|missing|rejected)|\b(?:expired|invalid|incorrect|missing|no|bad) ?(?:access |api |auth\w* |security )?(?:tokens?|credentials?|api.?key|access.?key|passwords?)\b|does not have \S+ access|gated (?:repo|model)|need to (?:be )?(?:log|sign)\w* in`,
+			Cause:   "a server refused the program's credentials", Fix: "log in on that node or pass a valid token (HF_TOKEN, AWS_*, GOOGLE_APPLICATION_CREDENTIALS); one that expires must outlive the job: gorun -x NAME gives a variable to all nodes",
+		},
+		{
+			Checks:  ids("X-CONNECT"),
+			Pattern: `\b429\b.{0,20}(?:client error|too many|request|status)|(?:status|code|error|http)\W{1,3}429\b|too many requests|rate.?limit(?:ed|ing)?\b|SlowDown\b|throttl(?:ed|ing)`,
+			Cause:   "a server refused the job because it sent too many requests", Fix: "log in (servers allow more to known users), download once before the job or on one rank, and let the other ranks read the copy",
+		},
+		{
+			Checks:  ids("X-PORT", "R02"),
+			Pattern: `address already in use|EADDRINUSE|BindException|\bbind(?:ing)?\b.{0,40}\b(?:fail|error|unable|in use)|(?:fail\w*|cannot|could not|unable) to bind\b|\bport \d+ .{0,30}(?:in use|taken|occupied|not available)`,
+			Cause:   "a port is in use, by another process or an old one", Fix: "`ss -ltnp` on that node shows the process that has it; end it, or use another port",
+		},
+		{
+			Checks:  ids("X-DNS"),
+			Pattern: `name or service not known|temporary failure in name resolution|(?:could not|cannot|can't|failed to|unable to) resolve\b|getaddrinfo|nodename nor servname|no such host|name resolution|unknown host`,
+			Cause:   "a host's name could not be resolved", Fix: "getent hosts NAME on that node shows what it finds; correct the name, DNS or /etc/hosts there",
+		},
+		{
+			Checks:  ids("X-DISK"),
+			Pattern: `no space left|disk (?:is )?full|(?:disk )?quota (?:was |is )?exceeded|read-only file system|\bENOSPC\b|\bEDQUOT\b|not enough (?:free )?disk space|not enough space (?:on|left)\b|errno 122|input/output error|stale file handle|file write failed|create local dir`,
+			Cause:   "a disk is full, read-only or broken", Fix: "check `df -h` and `quota` for the folder of checkpoints, caches (TMPDIR, HF_HOME, TRITON_CACHE_DIR) and logs on this node",
+		},
+		{
+			Checks:  ids("L04"),
+			Pattern: `^(?:what\(\): +|.*\b(?:fork|thread|clone|process)\b.*)resource temporarily unavailable|pthread_create (?:failed|returned)|can't start new thread|unable to create (?:new )?(?:native )?thread`,
+			Cause:   "the worker could not start a thread or a process: a limit was reached", Fix: "ulimit -u, the container's --pids-limit and TasksMax of the service limit them on that node; use fewer threads (OMP_NUM_THREADS, dataloader workers)",
+		},
+		{
+			Checks:  ids("X-CUDAOOM"),
+			Pattern: `\b(?:cuda|hip|gpu|hbm|vram|device)\b.{0,60}\bout of memory|out of memory.{0,60}\b(?:gpu|cuda|device|hbm|vram)\b|\b(?:gpu|device|cuda|hbm)\b.{0,20}\bmemory is (?:full|exhausted)|no available memory for the cache blocks|RESOURCE_EXHAUSTED: .*(?:alloc|memory)`,
+			Cause:   "the worker ran out of GPU memory", Fix: "use smaller batches or sequences, activation checkpointing or sharding; if it happens at the start, `nvidia-smi` shows other processes on the GPU",
+		},
+		{
+			Checks:  ids("N04", "N07"),
+			Pattern: `modify QP\b|\bQP to RT[RS]\b|\bibv_(?:modify_qp|reg_mr|create_qp|poll_cq)\b.{0,40}fail`,
+			Cause:   "an adapter could not set up a connection to its peer: GID, MTU, route or driver", Fix: "compare ibv_devinfo and show_gids of the two nodes; `gorun check` compares GIDs, MTUs and routes",
+		},
+		{
+			Checks:  ids("V03"),
+			Pattern: `driver .{0,40}\b(?:too old|insufficient|older than)|no kernel image|unsupported (?:ptx|toolchain)|\bsm_\d+ is not (?:compatible|supported|defined)`,
+			Cause:   "the GPU, its driver and the program's CUDA do not fit together", Fix: "install a build for this GPU and driver, or update the driver of that node (nvidia-smi shows both versions)",
+		},
+		{
+			Checks:  ids("X-MODULE"),
+			Pattern: `no module named|there is no package called|\bpackage \S+ not found|no matching distribution found|could not find a version that satisfies|(?:you )?(?:need|have) to (?:have|install) \S+|\bneed to have \S+ installed|(?:is|are) not installed\b|please install \S+|` + "`?pip install \\S+|Pkg\\.add\\(",
+			Cause:   "a module or package is missing in this environment", Fix: "install it into the environment that the workers use, on every node or in the image; which python and pip list there show what they have",
+		},
+		{
+			Checks:  ids("X-LIBRARY", "V05"),
+			Pattern: `cannot open shared object|undefined symbol|symbol lookup error|wrong ELF class|version .\S+' not found|does not match the version \S+ was compiled|(?:was |were )?(?:compiled|built) (?:with|for|against) (?:a )?(?:different|another|newer|older|incompatible)`,
+			Cause:   "a library is missing, or of another version than the program was built for", Fix: "ldd FILE shows what is missing; load the same module or environment on every node, and build with the versions that run",
+		},
+	}
+}
