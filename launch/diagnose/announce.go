@@ -32,6 +32,7 @@ func (s *Scanner) readAnnouncement(l *line, f *match.Fields) {
 	rank := f.Number("rank")
 	a := &s.job.writers.announced
 	a.size = max(a.size, f.Number("size"))
+	s.job.world = max(s.job.world, min(a.size, 1<<20))
 	writer := l.Host
 	if l.Task >= 0 {
 		writer += "/" + strconv.Itoa(l.Task)

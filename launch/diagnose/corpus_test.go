@@ -121,7 +121,7 @@ func (c *corpusLog) judge(found []Finding) verdict {
 	f := found[0]
 	rank, hasRank := c.want["rank"]
 	wrongRank := hasRank && (rank == "-" && len(f.Ranks) > 0 || rank != "-" && !slices.Contains(ranksOf(f), rank))
-	wrongHost := c.want["host"] != "" && f.Host != c.want["host"]
+	wrongHost := c.want["host"] != "" && f.Host != c.want["host"] && f.Node != c.want["host"]
 	beside := strings.Join(append([]string{f.Text}, f.Context...), "\n")
 	switch {
 	case slices.Contains(c.ids, f.ID) && !wrongRank && !wrongHost && strings.Contains(f.Text, c.want["text"]) && strings.Contains(beside, c.want["beside"]) && strings.Contains(f.Peer, c.want["peer"]):

@@ -2,6 +2,7 @@ package diagnose
 
 import (
 	"bytes"
+	"cmp"
 
 	"github.com/gorun/gorun/launch/diagnose/catalogue"
 	"github.com/gorun/gorun/launch/diagnose/match"
@@ -17,6 +18,8 @@ const (
 	detailLine = `^\s*(?i:target node:|node:  |local host: | host: |hostname:) *(?P<host>[\w.-]+)\s*$|^(?:\tip: |\s*    ip: )(?P<host2>[\w.:-]+)\s*$|^\s*(?:Executable|Application name):\s+(?P<program>\S+)`
 	// describedPod matches the pod of kubectl describe, and the host of qacct.
 	describedPod = `^hostname {4,}(?P<host3>[\w.-]+)\s*$|^Name:  +(?P<host>[\w.-]+)\s*$|^\s+\w.*\sScheduled\s+.*Successfully assigned (?:[\w-]+/)?(?P<host2>[\w.-]+) to `
+	// nodeLine matches a line that names the node of a pod.
+	nodeLine = `Successfully assigned (?:[\w.-]+/)?(?P<pod>[a-z0-9][\w.-]*) to (?P<node>[\w.-]*\w)|^Node:\s+(?P<node2>[a-z0-9][\w.-]*)(?:/|\s*$)|\bkubelet, (?P<node3>[\w.-]*\w)|^(?P<pod4>[a-z0-9][a-z0-9.-]*)\s+\d+/\d+\s+[A-Z]\w+\s.*\s(?:<none>|[\d.]+)\s+(?P<node4>[a-z][\w.-]*)\s+<none>`
 	// podStarted matches a line of kubectl that says that all containers of a pod run.
 	podStarted = `\bStarted (?:container|with docker id)\b|^[a-z0-9][a-z0-9.-]*\s+(?P<ready>\d+)/(?P<all>\d+)\s+ Running `
 )
@@ -58,6 +61,17 @@ func (s *Scanner) nameRecord(l *line) {
 func (s *Scanner) readDescribedPod(l *line, f *match.Fields) {
 	s.described = s.newEvent(s.matcher.byKey[catalogue.RowNoReason], l)
 	s.described.host = f.Text("host")
+}
+
+// readNode reads the node on which a pod of Kubernetes runs.
+func (s *Scanner) readNode(l *line, f *match.Fields) {
+	pod := cmp.Or(f.Text("pod"), s.podOf(l), l.Host)
+	if pod == "" && s.described != nil && s.described.stream == l.stream {
+		pod = s.described.host
+	}
+	if node := f.Text("node"); pod != "" && node != pod && node != "none" && len(s.job.nodes) < maxEntries {
+		s.job.nodes[pod] = node
+	}
 }
 
 // readMissingTask adds a task to the event before it, which announces JAX's list of those

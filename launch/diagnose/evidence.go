@@ -65,7 +65,8 @@ type following struct {
 type origin struct {
 	rank, local, task, pid int
 	host, peer             string
-	named                  []int // ranks that the line itself names
+	home                   string // the host of the log, which counts where nothing names another
+	named                  []int  // ranks that the line itself names
 }
 
 // mayBeHandled reports whether more lines followed e than a worker prints while it
@@ -181,7 +182,7 @@ func (s *Scanner) newEvent(row *compiledRow, l *line) *event {
 	return &event{
 		row: row, kind: row.Kind, log: l.stream.log, number: l.number, when: l.When, stream: l.stream,
 		text: match.PlainText(l.raw), repeated: s.flood.isRepeated(),
-		origin: origin{rank: l.Rank, local: l.Local, task: l.Task, pid: l.PID, host: l.Host},
+		origin: origin{rank: l.Rank, local: l.Local, task: l.Task, pid: l.PID, host: l.Host, home: s.present().home},
 	}
 }
 

@@ -103,7 +103,7 @@ func (s *Scanner) linesBefore(n int) iter.Seq2[prefix.Head, []byte] {
 			at := bytes.LastIndexByte(text, '\n') + 1
 			p := text[at:][:min(len(text)-at, maxMatched)]
 			text = text[:at]
-			if inner, _, ok := prefix.UnwrapDockerJSON(p); ok {
+			if inner, _, ok := prefix.UnwrapJSON(p); ok {
 				p = bytes.TrimRight(inner, "\r\n")
 			}
 			pod, p := s.pods.Read(p)

@@ -36,6 +36,7 @@ type Finding struct {
 	// Local is that rank's local rank on Host; -1: unknown.
 	Local int    `json:"local_rank"`
 	Host  string `json:"host,omitempty"`
+	Node  string `json:"node,omitempty"` // of Kubernetes, on which the pod Host ran
 	Peer  string `json:"peer,omitempty"` // the lost or unreachable peer that the line names
 
 	File  string `json:"file"` // of the first line; "-" for standard input
@@ -143,6 +144,10 @@ func (s *Scanner) finding(h *hypothesis) Finding {
 	if f.Host == "" && f.Rank < 0 {
 		f.Host = onlyHost(h.events)
 	}
+	if f.Host == "" {
+		f.Host = e.home
+	}
+	f.Node = s.job.nodes[f.Host]
 	if f.Peer == "" && f.ID != "X-PORT" { // that names the writer's own address
 		f.Peer = s.job.nameHost(peerIn(e.text))
 	}

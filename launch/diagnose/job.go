@@ -20,6 +20,7 @@ type job struct {
 	world   int // number of ranks, the largest that a line names; 0: unknown
 	writers writers
 	pids    map[process]membership
+	nodes   map[string]string   // of Kubernetes, by pod
 	hosts   map[int]string      // by rank; findHosts fills it
 	byPID   map[int]int         // ranks by pids that only one host has; findHosts fills it
 	inits   map[initKey]lineRef // ranks that began to initialise a communicator: the line
@@ -74,7 +75,7 @@ type ncclLines struct {
 func newJob() job {
 	return job{
 		facts: map[catalogue.Fact]bool{}, writers: writers{map[int]struct{}{}, map[int]struct{}{}, map[string]struct{}{}, announcements{ranks: map[int]*announcement{}}},
-		pids: map[process]membership{}, inits: map[initKey]lineRef{},
+		pids: map[process]membership{}, nodes: map[string]string{}, inits: map[initKey]lineRef{},
 		nccl: ncclLines{versions: map[string]string{}, addresses: map[string]string{}}, watchdogs: watchdogs{timeouts: map[int]collectiveTimeout{}, stopped: map[int]struct{}{}}, overcome: outcomes{}, endings: endings{exited: map[int]*event{}, taskHosts: map[int]string{}, wentWell: map[int]bool{}},
 	}
 }
@@ -148,6 +149,9 @@ func jobLines() []jobLine {
 		{pattern: `(?i)FAILED \((?:failures|errors)=`, read: (*Scanner).readFailedTests},
 		{pattern: `nfs: server (?P<host>\S+) OK`, read: (*Scanner).readServerBack},
 		{pattern: restartLine, read: (*Scanner).readRestart},
+		{pattern: resumeLine, read: (*Scanner).readResume},
+		{pattern: homeLine, read: (*Scanner).readHome},
+		{pattern: nodeLine, read: (*Scanner).readNode},
 		{pattern: describedPod, read: (*Scanner).readDescribedPod},
 		{pattern: `\*\*\* Check failure stack trace`, read: (*Scanner).readCheckFailure},
 		{pattern: detailLine, read: (*Scanner).readDetail},

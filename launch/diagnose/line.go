@@ -7,9 +7,9 @@ import (
 	"github.com/gorun/gorun/launch/diagnose/prefix"
 )
 
-// readLine reads one line. Docker may have wrapped it in JSON.
+// readLine reads one line. A collector may have wrapped it in JSON.
 func (s *Scanner) readLine(p []byte) {
-	inner, when, ok := prefix.UnwrapDockerJSON(bytes.TrimRight(p, "\r\n"))
+	inner, when, ok := prefix.UnwrapJSON(bytes.TrimRight(p, "\r\n"))
 	if !ok {
 		s.readText(p, prefix.Stamp{})
 		return

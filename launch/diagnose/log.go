@@ -16,6 +16,10 @@ type Log struct {
 	// Local is the local rank that wrote it; -1 as for Rank.
 	Local int
 	Host  string
+	// home is the host on which the log says that its program runs; "": unknown, or several.
+	home     string
+	hasHomes bool // the log names several
+
 	// isTail means that it is the end of one worker's output. Such logs come in the
 	// order of the failures. Times and numbers of their lines mean nothing.
 	isTail bool
@@ -26,15 +30,33 @@ var (
 	localName = match.Lazy(`attempt_\d+/(\d{1,5})/(?:stdout|stderr)\.log$`)
 )
 
-// readSection reads the line that tail and head print before the lines of a file:
-// `==> rank3.log <==`.
+// sectionTitle matches the line that stands before the lines of another file: that of tail
+// and head (`==> rank3.log <==`), and those that scripts and people write, which name a file
+// or a host and what was run there (`===== gpu-3: dmesg =====`).
+var sectionTitle = match.Lazy(`^(?:={2,}|-{2,}|#{2,})>? ?(?P<title>\S.{0,200}?)(?: ?<?(?:={2,}|-{2,}|#{2,}):?)?$`)
+
+// titleOfFile matches a title that names a file, or a host and a command.
+var titleOfFile = match.Lazy(`^(?:\S+ )?(?:\S*/)?\S+\.(?:log|out|err|txt|stderr|stdout)\b|^/\S+$|^(?P<host>[a-z][\w.-]*\d[\w.-]*): \S|^\S+ \((?P<host2>(?:\d{1,3}\.){3}\d{1,3}|[a-z][\w.-]*\d[\w.-]*)\) \S`)
+
+// readSection reads a line that begins the lines of another file.
 func (s *Scanner) readSection(p []byte) bool {
-	name, ok := bytes.CutPrefix(p, []byte("==> "))
-	name, also := bytes.CutSuffix(name, []byte(" <=="))
-	if !ok || !also || len(name) == 0 || len(name) > 1024 {
+	if len(p) < 6 || len(p) > 300 || p[0] != '=' && p[0] != '-' && p[0] != '#' || p[1] != p[0] {
 		return false
 	}
-	section := LogOf(string(name))
+	title := match.FindFields(sectionTitle(), p)
+	if title == nil {
+		return false
+	}
+	name := title.Text("title")
+	isOfTail := bytes.HasPrefix(p, []byte("==> ")) && bytes.HasSuffix(p, []byte(" <=="))
+	f := match.FindFields(titleOfFile(), []byte(name))
+	if f == nil && !isOfTail {
+		return false
+	}
+	section := LogOf(name)
+	if f != nil {
+		section.Host = f.Text("host")
+	}
 	s.section = &section
 	s.now = prefix.Stamp{}
 	s.flood.present.decides = true
@@ -64,4 +86,25 @@ func (log *Log) nameWriter(h *prefix.Head) {
 	if h.Host == "" {
 		h.Host = log.Host
 	}
+}
+
+// homeLine matches a line that names the host on which the program of a log runs.
+const homeLine = `(?i)^\W*(?:(?:exec(?:ution)?[ _-]?)?host(?:name)?|nodes?|node ?(?:name|list)|SLURM\w*_NODE(?:LIST|NAME)|running on(?: host| node)?|(?:job|script|task|run) (?:is )?(?:started|starting|running|executing|runs|launched)(?: at| on)(?: host| node)?|slurm assigned me the node\(s\))\s*[:=]?\s+(?P<host>[a-z][\w-]*\d[\w.-]*)(?:/\d+)?(?: at \w.*)?\s*$`
+
+// readHome reads the host of the present log or section.
+func (s *Scanner) readHome(_ *line, f *match.Fields) {
+	log := s.present()
+	host := f.Text("host")
+	if log.hasHomes = log.hasHomes || log.home != "" && !sameHost(log.home, host); log.hasHomes {
+		host = ""
+	}
+	log.home = host
+}
+
+// present returns the section that is read, or else the log.
+func (s *Scanner) present() *Log {
+	if s.section != nil {
+		return s.section
+	}
+	return &s.logs[len(s.logs)-1]
 }

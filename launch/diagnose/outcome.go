@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"strings"
 
+	"github.com/gorun/gorun/launch/diagnose/catalogue"
 	"github.com/gorun/gorun/launch/diagnose/match"
 	"github.com/gorun/gorun/launch/diagnose/prefix"
 )
@@ -29,7 +30,11 @@ const exitZeroLine = `(?i)\b(?:task|trial)\b.{0,60}\b(?:succeeded|successful|com
 var failedTests = match.Lazy(`(?i)\b[1-9]\d* (?:failed|errors?)\b`)
 
 // restartLine matches what launchers print when they start the workers once more.
-const restartLine = `(?i)will restart worker group|\b(?:job|attempt|run|training)\b.{0,60}\b(?:relaunch|resubmit)|\b(?:relaunch|resubmitt)(?:ing|ed)?\b.{0,30}\b(?:job|run|training|nodes)\b|\breset workers: \d+|: restoring the last commit|\brecovered from (?:the |a )?failure|gorun\S*: restart \d+ of \d+: `
+const restartLine = `(?i)will restart worker group|\b(?:job|attempt|run|training)\b.{0,60}\b(?:relaunch|resubmit)|\b(?:relaunch|resubmitt)(?:ing|ed)?\b.{0,30}\b(?:job|run|training|nodes)\b|\breset workers: \d+|: restoring the last commit|\brecovered from (?:the |a )?failure|gorun\S*: restart \d+ of \d+: |\bSLURM_RESTART_COUNT[=:] ?[1-9]`
+
+// resumeLine matches what a program prints when it goes on from a checkpoint: an end of
+// the job before it, from outside, was overcome.
+const resumeLine = `(?i)\bresum(?:ing|ed)(?: training| run)? from\b|\brestor(?:ing|ed) (?:\w+ )?from (?:checkpoint|step|epoch)\b`
 
 // readSuccess reads a line that says that the job, or its part, ended well.
 func (s *Scanner) readSuccess(l *line, _ *match.Fields) {
@@ -97,6 +102,15 @@ var negation = match.Lazy(`(?i)\b(?:no|not|never|cannot|can't|won't)\b`)
 func (s *Scanner) readRestart(l *line, _ *match.Fields) {
 	if !negation().Match(l.raw) {
 		s.overcome(l)
+	}
+}
+
+// readResume marks the ends from outside before the line as overcome.
+func (s *Scanner) readResume(l *line, _ *match.Fields) {
+	for _, g := range s.groups {
+		for _, e := range g.events {
+			e.handled = e.handled || e.kind == catalogue.Stop && e.log == l.stream.log
+		}
 	}
 }
 

@@ -107,6 +107,8 @@ func (f *Finding) blamed() string {
 	}
 	switch {
 	case f.Host == "":
+	case f.Node != "":
+		name = strings.TrimPrefix(name+", ", ", ") + "pod " + f.Host + " on node " + f.Node
 	case name == "":
 		name = "host " + f.Host
 	default:

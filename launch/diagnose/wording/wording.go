@@ -76,7 +76,7 @@ func Wordings() [][]string {
 		Progress: {`\b(?:steps?|epochs?|iter(?:ation)?s?|loss|batch(?:es)?|samples|tokens|eval\w*|sav(?:ed|ing)|checkpoint\w*|INFO|DEBUG)\b`, `\bit/s\b`, `\bs/it\b`, ` HTTP/\d`},
 		End:      {`\b(?:clean(?:ing|ed)?[ -]?up|shut(?:ting)? ?down|tear(?:ing)? ?down|unload(?:ing|ed)|terminating|stopping|exiting)\b`},
 		Rank:     {`\brank[ =:#]{0,2}(\d{1,6})\b`, `\bpe=0(\d{1,6})\b`, `\bproc[ =:#](\d{1,6})\b`, `\bprocessor (\d{1,6}) exiting\b`, `\[(\d{1,6})\] is setting up NCCL communicator`},
-		Host:     {`\b(?:on|from|at) (?:host|node|broker):? ([\w.-]*\w)`, `\b(?:slot|glidein)\w*@([\w.-]*\w)`, `\bon pe \d+ \(([\w.-]*\w)\)`},
+		Host:     {`\b(?:on|from|at) (?:host|node|broker):? ([\w.-]*\w)`, `\b(?:slot|glidein)\w*@([\w.-]*\w)`, `\bkubelet, ([\w.-]*\w)`, `\bon pe \d+ \(([\w.-]*\w)\)`},
 		Hint:     {`fail(?:ed|ure|s|ing)?\b|errors?\b|exceptions?\b|\b(?:invalid|unsupported|insufficient|corrupt(?:ed)?|mismatch(?:ed)?|unable|cannot|aborting|aborted|giving up|exiting|exceeded|expired|denied|refused|unexpected|illegal|timed out|timeout|crash(?:ed)?|killed|missing|incompatible|exploded|diverged)\b`, `\b(?:can't|couldn't|could not|too (?:many|few|large|small|long|old)|not enough|out of memory|disk full|no (?:such|usable|free|cuda|gpus?|devices?|module|space|permission)|stopping (?:the )?\w+|must (?:be|have|match|not)|expected .* (?:but|got|found)|(?:is|are|was|were) (?:not|no)\b|not (?:found|supported|available|divisible|compatible|allowed|installed|valid|implemented|permitted|defined|recogni[sz]ed))`, `错误|失败|异常`},
 	}
 }
