@@ -112,6 +112,9 @@ func (s *Scanner) combine(all []*hypothesis) []*event {
 	add(timeout, true)
 	add(s.twiceEvent(), hasNoCause)
 	for _, e := range s.endEvents() {
+		if e.row.Key == catalogue.RowKilled && slices.ContainsFunc(of.others, e.endsAfter) {
+			e.kind = catalogue.Ending
+		}
 		add(e, !of.explain(e))
 	}
 	add(s.hostIDEvent(all), true)
@@ -131,6 +134,12 @@ func (of *suspects) explain(end *event) bool {
 	return len(of.causes) > 0 || slices.ContainsFunc(of.others, func(o *event) bool {
 		return o.rank < 0 || o.rank == end.rank || o.pid > 0 && o.pid == end.pid
 	})
+}
+
+// endsAfter reports whether the worker's end e soon follows the error o in words that no
+// row knows: a program that said why it stops was not killed for its memory.
+func (e *event) endsAfter(o *event) bool {
+	return o.kind.Has(catalogue.General) && o.log == e.log && o.number <= e.number && e.number-o.number <= 3*lastLines
 }
 
 // exitEvent returns an event for the first rank that ended normally before the others

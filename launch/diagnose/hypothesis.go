@@ -64,7 +64,7 @@ func (h *hypothesis) showsFailure() bool {
 func (s *Scanner) showsCertainFailure(h *hypothesis) bool {
 	return h.showsFailure() && slices.ContainsFunc(h.events, func(e *event) bool {
 		switch {
-		case e.survived(), s.job.wentWell[e.log] && e.kind.Tier() >= catalogue.TierClue && e.kind != catalogue.Stop:
+		case e.survived(), s.job.wentWell[e.log] && e.kind != catalogue.Root && e.kind != catalogue.Stop:
 			return false
 		case e.kind == catalogue.Root:
 			return true

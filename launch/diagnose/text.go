@@ -38,7 +38,11 @@ func WriteText(w io.Writer, findings []Finding) error {
 		}
 		fmt.Fprintf(&b, "%s: %s [%s]\n", title, f.Meaning, f.ID)
 		if blamed := f.blamed(); blamed != "" {
-			fmt.Fprintf(&b, "  blame: %s\n", blamed)
+			label := "blame"
+			if !catalogue.IsOfRank(f.ID) && f.Rank >= 0 {
+				label = "seen by"
+			}
+			fmt.Fprintf(&b, "  %s: %s\n", label, blamed)
 		}
 		fmt.Fprintf(&b, "  %s\n", f.quote())
 		if len(f.Context) > 0 {

@@ -42,6 +42,7 @@ func endPatterns() []string {
 		// DeepSpeed, Composer, Paddle, text-generation-inference
 		`Child process (?P<pid>\d+) \(local_rank (?P<local>\d+)\) FAILED \(exitcode (?P<code>-?\d+)\)`,
 		`(?:--local[_-]rank=(?P<local>\d+).*)?exits with return code = (?P<code>-?\d+)`,
+		`CalledProcessError: Command .*--local[_-]rank=(?P<local>\d+)\b.*(?:returned non-zero exit status (?P<code>\d+)|died with <Signals\.(?P<signal>SIG\w+))`,
 		`[Rr]ank (?P<rank>\d+) (?:crashed with exit|\(PID \d+\) exited with) code (?P<code>-?\d+)`,
 		`Container rank (?P<rank>\d+) status failed .*\bcode (?P<code>-?\d+)|(?P<failed>the trainer process with rank=)\[(?P<rank2>\d+)`,
 		`Shard process was signaled to shutdown with signal (?P<signal>\d+) rank=(?P<rank>\d+)`,
@@ -51,6 +52,7 @@ func endPatterns() []string {
 		`^= +(?:RANK (?P<rank>\d+) )?PID (?P<pid>\d+) RUNNING AT (?P<host>\S+)`,
 		`(?:\[(?P<host>[\w.-]+)\] - Abort\(.*)?(?:(?P<abort>MPI_ABORT was invoked on rank) (?P<rank>\d+)|(?P<abort2>application called MPI_Abort\(.*process) (?P<rank2>\d+))`,
 		`^(?P<abort>MPI Abort by user) `,
+		`^MPT ERROR: (?P<abort>Rank )(?P<rank>\d+)\(g:\d+\) is aborting`,
 		`exited due to process rank (?P<rank>\d+) with PID (?P<pid>\d+) on`,
 		`(?:^\[(?P<host>[\w.-]+):mpispawn_\d+\].*)?MPI process \(rank: (?P<rank>\d+), pid: \d+\) (?:terminated with signal (?P<signal>\d+)|exited with status (?P<code>\d+))`,
 		`first noticed rank (?P<rank>\d+)\) (?:terminated with signal (?P<signal>\d+)|exited with (?:non-zero )?(?:code|status) (?P<code>\d+))`,

@@ -11,11 +11,11 @@ func everydayRows() []Row {
 	)
 	return []Row{
 		{
-			Key: "v01", Checks: ids("X-ABORTED"), Kind: Consequence, Pattern: `Terminating process because the JAX distributed service detected fatal errors|Polled an error from coordination service|Additional GRPC error information from remote target (?:[^R]|R[^e]|Re[^g])*(?:$|PollForError)|Horovod has been shut down|HorovodInternalError`,
+			Key: "v01", Checks: ids("X-ABORTED"), Kind: Consequence, Pattern: `Terminating process because the JAX distributed service detected fatal errors|Polled an error from coordination service|Additional GRPC error information from remote target (?:[^/]*$|.*/PollForError)|Horovod has been shut down|HorovodInternalError`,
 			Cause: "another task of the job had failed", Fix: "look for the earliest error of another task", Seen: "JAX, Horovod", Source: "client.h, operations.cc",
 		},
 		{
-			Key: "v02", Checks: ids("X-TIMEOUT-MISSING-RANK", "R02"), Kind: Absence, Pattern: `DEADLINE_EXCEEDED: (?:Barrier timed out|.*RegisterTask)|cluster registration failed`,
+			Key: "v02", Checks: ids("X-TIMEOUT-MISSING-RANK", "R02"), Kind: Absence, Pattern: `DEADLINE_EXCEEDED: (?:Barrier timed out|.*RegisterTask)|while calling /\S*CoordinationService/RegisterTask|cluster registration failed`,
 			Cause: "not all tasks came to the barrier in time", Fix: "the tasks that are listed did not come: read their logs, and check that they reach the coordinator's address", Seen: "JAX", Source: "coordination_service.cc",
 		},
 		{
@@ -191,7 +191,7 @@ func everydayRows() []Row {
 			Cause: "the program made no progress for too long, and no line shows why", Fix: "gorun stacks shows where each rank waits; look for the rank that waits elsewhere", Seen: "torch, frameworks", Source: "frameworks",
 		},
 		{
-			Key: "w22", Checks: ids("X-SSH"), Kind: Clue, Pattern: `failed to run .* on (?P<host>\S+), is localhost: \w+, exception: Authentication failed`,
+			Key: "w22", Checks: ids("X-SSH"), Kind: Clue, Pattern: `failed to run .* on (?P<host>\S+), is localhost: False, exception: `,
 			Cause: "the launcher could not log in to a host over ssh", Fix: "make ssh HOST work without a password from the launching host (ssh-copy-id), or give the port and the key", Seen: "ColossalAI", Source: "colossalai/cli/launcher/hostinfo.py",
 		},
 		{

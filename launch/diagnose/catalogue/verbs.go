@@ -84,11 +84,11 @@ func verbsRows() []Row {
 			Cause: "the queue was flushed after an earlier error", Fix: "look for the earlier error", Seen: "2.10.3+", Source: "net_ib",
 		},
 		{
-			Key: "y25", Checks: ids("N07", "G04"), Kind: Root, Pattern: `Got async (?:fatal )?event\s*: (?:local access violation|local catastrophic)`,
+			Key: "y25", Checks: ids("N07", "G04"), Kind: Root, Pattern: `Got async (?:fatal )?event\s*: local access violation`,
 			Cause: "an adapter could not access the memory that the program gave it", Fix: "set NCCL_IB_PCI_RELAXED_ORDERING=0 on all ranks; run modprobe nvidia-peermem on every node", Seen: "all", Source: "nccl#1710",
 		},
 		{
-			Key: "37", Checks: ids("G04"), Kind: Root, Explains: ids("N04"), Pattern: `async fatal event`,
+			Key: "37", Checks: ids("G04"), Kind: Root, Explains: ids("N04"), Pattern: `async fatal event|Got async event\s*: local catastrophic`,
 			Cause: "an adapter or its port failed during the run", Fix: fabric, Seen: "2.23.4+", Source: "net_ib/common.cc:123",
 		},
 		{
