@@ -98,6 +98,7 @@ func (s *Scanner) combine(all []*hypothesis) []*event {
 	s.nameWriters(of.causes)
 	s.nameWriters(of.others)
 	s.nameProcess(all)
+	findRaisers(all)
 	var combined []*event
 	add := func(e *event, counts bool) {
 		if e != nil && counts {
@@ -134,6 +135,30 @@ func (of *suspects) explain(end *event) bool {
 	return len(of.causes) > 0 || slices.ContainsFunc(of.others, func(o *event) bool {
 		return o.rank < 0 || o.rank == end.rank || o.pid > 0 && o.pid == end.pid
 	})
+}
+
+// minMessage is the shortest message by which two lines are known to be about one error, in
+// bytes.
+const minMessage = 16
+
+// findRaisers gives an exception that one process raised and another reported the place of
+// its first report: schedulers of tasks raise the errors of their workers once more.
+func findRaisers(all []*hypothesis) {
+	for _, h := range all {
+		for _, e := range h.events {
+			_, message, ok := strings.Cut(e.text, ": ")
+			if message, _, _ = strings.Cut(message, " ("); h.row.Key != catalogue.RowException || !ok || len(message) < minMessage {
+				continue
+			}
+			for _, o := range all {
+				for _, first := range o.events {
+					if first.row.Kind.Has(catalogue.General) && first.stream != e.stream && comparable(first, e) && before(first, e) && strings.Contains(first.text, message) {
+						e.log, e.number, e.when, e.stream, e.origin, e.text = first.log, first.number, first.when, first.stream, first.origin, first.text
+					}
+				}
+			}
+		}
+	}
 }
 
 // endsAfter reports whether the worker's end e soon follows the error o in words that no

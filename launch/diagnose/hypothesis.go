@@ -25,6 +25,7 @@ func (s *Scanner) Findings() []Finding {
 	slices.SortStableFunc(all, func(a, b *hypothesis) int {
 		return cmp.Or(cmp.Compare(a.tier, b.tier), order(a.first, b.first), cmp.Compare(a.row.Key, b.row.Key))
 	})
+	s.preferTopic(all)
 	setSeverities(all)
 	doubtful := !s.job.failed && !slices.ContainsFunc(all, s.showsCertainFailure)
 	var found []Finding
@@ -38,6 +39,25 @@ func (s *Scanner) Findings() []Finding {
 		}
 	}
 	return found
+}
+
+// preferTopic moves an error whose words name a topic before the first one, if that says no
+// more than that something failed and the same writer printed both.
+func (s *Scanner) preferTopic(all []*hypothesis) {
+	hasTopic := func(h *hypothesis) bool { return !h.row.Topical || s.matcher.topics.of(h.first.text) != nil }
+	top := all[0]
+	if top.row.Key != catalogue.RowLogged || hasTopic(top) {
+		return
+	}
+	for i, h := range all {
+		distance := h.first.number - top.first.number
+		if h.row.Kind.Has(catalogue.General) && hasTopic(h) && h.tier < catalogue.TierSurvived && h.first.stream == top.first.stream && max(distance, -distance) < detailLines {
+			h.tier = top.tier
+			copy(all[1:], all[:i])
+			all[0] = h
+			return
+		}
+	}
 }
 
 // hypothesis is a possible explanation of the failure: the events of one meaning.

@@ -213,9 +213,13 @@ func (s *Scanner) recordException(t *tracebackReader, e python.Exception, end in
 	if s.addSpawnEnd(e.Text(), &t.last) {
 		return
 	}
+	reason := ""
 	key, kind := s.matcher.meaningOf(&e)
 	if text := []byte(e.Text()); key == catalogue.RowException && (strings.HasPrefix(e.Class, "ray.exceptions.") || s.matcher.wordings.Has(wording.Summary, text)) {
 		key, kind = catalogue.RowSummary, catalogue.Vague
+		if reason = s.errorIn(e.Message); reason != "" {
+			key, kind = catalogue.RowLogged, catalogue.CatchableClue
+		}
 	}
 	if key == "" {
 		s.job.failed = true
@@ -231,7 +235,7 @@ func (s *Scanner) recordException(t *tracebackReader, e python.Exception, end in
 	ev.kind, ev.repeated = kind, t.repeated
 	s.fillTask(ev)
 	ev.later = e.LaterLines()
-	ev.text = match.PlainText([]byte(e.Text())) + at
+	ev.text = match.PlainText([]byte(e.Text()+reason)) + at
 	t.isBare = e.SaysNothing()
 	ev.handled = s.job.wentWell[ev.log] && e.Script == "" // finalizers fail at exit
 	for _, line := range e.Message[min(1, len(e.Message)):] {
@@ -249,6 +253,18 @@ func (s *Scanner) recordException(t *tracebackReader, e python.Exception, end in
 	s.nameByMessage(ev, &e)
 	ev.excerpt = s.messageOf(&e)
 	t.previous = s.record(ev, e.Text()[:min(len(e.Text()), 200)])
+}
+
+// errorIn returns the last line of a message that a program below the exception printed as
+// its error, "" if there is none.
+func (s *Scanner) errorIn(message []string) string {
+	for _, line := range slices.Backward(message[min(1, len(message)):]) {
+		text := []byte(strings.TrimSpace(line))
+		if row := s.matcher.rowOf(text); row != nil && row.Kind.Tier() <= catalogue.TierLogged && !s.matcher.wordings.Has(wording.Summary, text) {
+			return ": " + string(text)
+		}
+	}
+	return ""
 }
 
 // nameByMessage gives an exception the host that a later line of its message names, where
