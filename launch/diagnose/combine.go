@@ -16,6 +16,9 @@ func (e *event) isDirect() bool { return e.kind.Tier() == catalogue.TierCause &&
 // evidence: what happened to the job first explains what happened to it later.
 func (e *event) promoteFirst(direct []*event) {
 	mayPrecede := func(o *event) bool {
+		if e.kind == catalogue.Stop && o.kind == catalogue.Unreachable && !(e.when.IsKnown() && o.when.IsKnown()) {
+			return false // what was stopped cannot be reached
+		}
 		return o.kind == catalogue.Root || !comparable(e, o) || !before(e, o) || slices.Contains(e.named, o.rank)
 	}
 	if len(direct) > 0 && !slices.ContainsFunc(direct, mayPrecede) {

@@ -238,7 +238,7 @@ func (s *Scanner) recordMatch(row *compiledRow, f *match.Fields, l *line) {
 		s.unfinished = unfinished{event: e, from: l.number}
 	}
 	restarted, hasRestarted := s.job.overcome[l.stream.log]
-	if row.Kind.Has(catalogue.MayBeCaught) && bytes.HasPrefix(l.raw, []byte("[W")) { // the level of torch's logger
+	if row.Kind.Has(catalogue.MayBeCaught) && (bytes.HasPrefix(l.raw, []byte("[W")) || levelOfTensorFlow().Match(l.raw)) { // the level of torch's logger
 		e.kind = catalogue.Warning
 	}
 	e.handled = row.Kind.Has(catalogue.MayBeCaught) && warningLine().Match(l.raw) ||
@@ -248,6 +248,10 @@ func (s *Scanner) recordMatch(row *compiledRow, f *match.Fields, l *line) {
 		t.events = append(t.events[:min(len(t.events), 16)], e)
 	}
 }
+
+// levelOfTensorFlow matches the front of a line that TensorFlow wrote as a warning or as
+// information.
+var levelOfTensorFlow = match.Lazy(`^[WI] \S+\.cc:\d+\] `)
 
 // countLaterLines counts the lines of a stream that follow an error, because the
 // program may have caught the error.
@@ -289,7 +293,7 @@ func isResult(line []byte) bool {
 // isShutdownLine reports whether workers print such a line while they end: torch's
 // warnings, stack frames, NCCL's messages.
 func isShutdownLine(line []byte) bool {
-	return len(line) > 2 && line[0] == '[' && bytes.IndexByte([]byte("EWIF"), line[1]) >= 0 ||
+	return len(line) > 3 && line[0] == '[' && bytes.IndexByte([]byte("EWIF"), line[1]) >= 0 && (line[2] != ' ' || line[3] > '9') ||
 		bytes.HasPrefix(line, []byte("frame #")) || bytes.HasPrefix(line, []byte("terminate called")) || bytes.Contains(line, []byte("NCCL ")) ||
 		bytes.HasPrefix(line, []byte("-----")) || bytes.HasPrefix(line, []byte("note: ")) || bytes.HasPrefix(line, []byte("Exception ignored")) || catalogue.LauncherLine().Match(line)
 }

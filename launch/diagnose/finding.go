@@ -128,7 +128,7 @@ func (s *Scanner) finding(h *hypothesis) Finding {
 			ranks[r] = true
 		}
 	}
-	if h.row.Kind == catalogue.Absence && len(e.named) == 0 { // its writer waits, and is not at fault
+	if (h.row.Kind == catalogue.Absence || h.row.Kind == catalogue.AbsenceOfAll) && len(e.named) == 0 { // its writer waits, and is not at fault
 		clear(ranks)
 		f.Rank, f.Local = -1, -1
 	}

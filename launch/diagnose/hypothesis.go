@@ -84,11 +84,11 @@ func (h *hypothesis) showsFailure() bool {
 func (s *Scanner) showsCertainFailure(h *hypothesis) bool {
 	return h.showsFailure() && slices.ContainsFunc(h.events, func(e *event) bool {
 		switch {
-		case e.survived(), s.job.wentWell[e.log] && e.kind != catalogue.Root && e.kind != catalogue.Stop:
+		case e.survived(), s.job.wentWell[e.log] && e.kind != catalogue.Stop:
 			return false
 		case e.kind == catalogue.Root:
 			return true
-		case e.kind == catalogue.Logged && e.row.Key == catalogue.RowLogged: // programs log many errors
+		case e.kind == catalogue.Logged && e.row.Key == catalogue.RowLogged, e.row.Key == catalogue.RowCascade: // programs log many errors
 			return false
 		case e.kind.Has(catalogue.MayBeCaught):
 			return e.later == 0 && e.other <= 3

@@ -46,6 +46,9 @@ func (s *Scanner) recordLoud(row *compiledRow, f *match.Fields, l *line) {
 	if e.row.Kind.Tier() > catalogue.TierWarning {
 		e.kind = e.row.Kind
 	}
+	if e.row == row && strings.HasPrefix(e.text, "what(): ") { // of an exception that nobody caught
+		e.kind = catalogue.Catchable
+	}
 	s.record(e, e.text[:min(len(e.text), 80)])
 	if last := s.lastLoud; e.kind == catalogue.Fatal && last != nil && last.stream == e.stream && e.number-last.number <= 3 && last.kind.Has(catalogue.General) {
 		last.kind = catalogue.Fatal // the line before the fatal one has the reason

@@ -106,6 +106,10 @@ func deviceRows() []Row {
 			Cause: "/sys is not mounted in the sandbox", Fix: "mount /sys (gVisor and chroots have none)", Seen: "all", Source: "src/os/linux.cc:637",
 		},
 		{
+			Key: "93d", Checks: ids("G01"), Kind: Warning, Pattern: `NVRM: Xid \(PCI:\S+\): 14\d, \w+ Nonfatal`,
+			Cause: "a GPU's link reported an error that it corrected", Fix: "look for a fatal one of the same node (dmesg -T | grep Xid)", Seen: "kernel", Source: "NVIDIA Xid docs",
+		},
+		{
 			Key: "92", Checks: ids("G01"), Kind: Root, Pattern: `NVRM: (?:The NVIDIA GPU \S+|.*fallen off the bus)|NVRM: Xid \(PCI:\S+\): (?:48|64|74|79|94|95|119|120|140|14[3-9]|154)\b|\bamdgpu\b.* [1-9]\d* uncorrectable hardware errors detected`,
 			Cause: "a GPU's hardware failed", Fix: drain, Seen: "kernel", Source: "k8s-device-plugin internal/rm/health.go, NVIDIA Xid docs",
 		},

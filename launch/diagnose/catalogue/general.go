@@ -42,7 +42,7 @@ func catchAllRows() []Row {
 			Cause: "the program got no memory", Fix: "use fewer processes on that node or smaller data, or a higher limit (container memory, Slurm --mem, ulimit -v)", Seen: "all", Source: "its words",
 		},
 		{
-			Key: rowCoreDumped, Checks: ids("X-SEGV"), Kind: Vague, Pattern: `\(core dumped\)|^(?:Aborted|Trace/breakpoint trap)$|line \d+: +\d+ (?:Aborted|Trace/breakpoint trap) |\] Signal: Aborted`,
+			Key: RowCoreDumped, Checks: ids("X-SEGV"), Kind: Vague, Pattern: `\(core dumped\)|^(?:Aborted|Trace/breakpoint trap)$|line \d+: +\d+ (?:Aborted|Trace/breakpoint trap) |\] Signal: Aborted`,
 			Cause: "the program was ended by a signal", Fix: "the lines before it, of the same process, show what led to it; a core file (ulimit -c unlimited) has the stack", Seen: "shells", Source: "bash(1)",
 		},
 		{

@@ -42,7 +42,7 @@ const (
 	RowAborted           = "x71"  // a line of the log, after which MPI ended the job
 	RowTwiceRank         = "x72"  // ranks that several processes announce
 	RowNotFound          = "x67"  // an exit code by which a shell says that it found no program
-	rowCoreDumped        = "z08"  // a core dump without another word
+	RowCoreDumped        = "z08"  // a core dump without another word
 	RowCascade           = "z02"  // such a line that speaks of another failure
 	RowSummary           = "z03"  // such a line that sums up
 	RowNodeFailed        = "x56"  // a node of which Slurm says that it failed

@@ -46,7 +46,7 @@ func prefixes() []string {
 		// Ray, vLLM
 		`ERROR {date} {any}] `, `WARNING {date} {any}] `, `INFO {date} {any}] `, `CRITICAL {date} {any}] `, `({any}rank={rank} pid={pid}) `, `({any}rank={rank}, pid={pid}, ip={Host}) `, `({any}rank={rank}, pid={pid}) `, `(Worker_TP{rank} pid={pid}) `, `({any} TP{rank} pid={pid}) `, `({any}pid={pid}, ip={Host}) `, `({any}pid={pid}) `, `(raylet, ip={Host}) `, `(raylet) `, `(worker_{rank}) : `,
 		// srun -l, Composer, docker compose, syslog, PSM, pdsh, NCCL
-		`{task}: `, `rank{rank}[{pid}][{any}]: `, `rank{rank} {*}|{ }`, `{name}{*}||{ }`, `{host} {*}|{ }`, `{host} {text}kernel: `, `{text}{host}:pid{pid}`, `{text}{host}:rank{rank}`, `{text}slurmstepd-{host}:`, `{node}: `, `{text}{Host}:{pid}:{n} `,
+		`{task}: `, `rank{rank}[{pid}][{any}]: `, `rank{rank} {*}|{ }`, `{name}{*}||{ }`, `{host} {*}|{ }`, `{host} {text}kernel: `, `{node} {text}[  +`, `{text}{host}:pid{pid}`, `{text}{host}:rank{rank}`, `{text}slurmstepd-{host}:`, `{node}: `, `{text}{Host}:{pid}:{n} `,
 	}
 }
 

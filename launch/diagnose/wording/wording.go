@@ -56,7 +56,7 @@ func Wordings() [][]string {
 			`\b(?:sub)?process(?:es)? .{0,40}(?:exited|died|failed|terminated|non-?zero)`,
 			`(?:^|[^:\w])(?:workers?|child|job|trial|task|run|training|step|pod|container|command|engine\w*|program|script|launcher|rank) (?:\S+ ){0,2}(?:failed|exited|died|aborted|terminated|returned)(?:\W*$|\W+(?:unexpectedly|prematurely|abruptly|with|see|due|on|after|to (?:start|initiali[sz]e|launch|run))\b)`,
 			`\b(?:workers?|process(?:es)?|children|actors?) (?:is|are|was|were) (?:no longer|not) alive\b|\b(?:check|inspect|see|read) (?:\w+ ){1,3}(?:above|previous|earlier)\b`,
-			`\bsee (?:the )?(?:root cause|above|other|stack|traceback|logs?|output)|(?:exception|error) (?:occurred )?in a (?:background |sub)?process|check the (?:earlier|previous) (?:errors?|logs?)|exit(?:ed)? (?:status|code)|return code|see stack trace|^ray\.exceptions\.RayTaskError\(|^exiting|core dumped|^(?:Fatal Python error: )?Aborted|\btrial task failed\b|Error processing event\.$|\bNCCL error: (?:internal error|unhandled (?:cuda|system) error)\b|ExecuteUserScriptError|was aborted\. please check|^\W*(?:abort|aborting|exiting|quitting|terminating|stopping)(?: \w+)?\W*$`,
+			`\bsee (?:the )?(?:root cause|above|other|stack|traceback|logs?|output)|(?:exception|error) (?:occurred )?in a (?:background |sub)?process|check the (?:earlier|previous) (?:errors?|logs?)|exit(?:ed)? (?:status|code)|return code|see stack trace|^ray\.exceptions\.RayTaskError\(|^exiting|core dumped|^(?:Fatal Python error: )?Aborted|\btrial task failed\b|\b(?:job|task|trial|worker|function) (?:triggered|raised|threw|encountered|hit) an? (?:exception|error)\b|Error processing event\.$|\b(?:NCCL error|nccl\w+ failed): (?:internal error|unhandled (?:cuda|system) error)\b|ExecuteUserScriptError|was aborted\. please check|^\W*(?:abort|aborting|exiting|quitting|terminating|stopping)(?: \w+)?\W*$`,
 		},
 		Overcome: {`\b(?:retry|retrying|retries|retried|reconnect\w*|ignor(?:ed|ing)|non-?fatal|harmless|skipp(?:ed|ing)|fall(?:ing)? ?back|continu(?:e|es|ing)|attempt \d+|tolerated|recover(?:ed|ing)|using (?:the |a )?default|defaulting to|backing off|switch(?:ed|ing)? to|revert(?:ed|ing)? to|so (?:set|use|using)|will (?:use|be used))\b`, `(?:^|[^:\w])optional\b`},
 		GiveUp: {
@@ -83,7 +83,7 @@ func Wordings() [][]string {
 
 // glogWarning matches the front of a line that glog or torch wrote as a warning or as
 // information.
-var glogWarning = match.Lazy(`^\[?[WI]\d{3,4} `)
+var glogWarning = match.Lazy(`^\[?[WI]\d{3,4} |^[WI] \S+\.cc:\d+\] `)
 
 // daemonLine matches the front of lines of a system's log that the kernel and services of
 // every node write. The rows know those that matter.
