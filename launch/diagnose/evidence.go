@@ -242,6 +242,7 @@ func (s *Scanner) recordMatch(row *compiledRow, f *match.Fields, l *line) {
 		e.kind = catalogue.Warning
 	}
 	e.handled = row.Kind.Has(catalogue.MayBeCaught) && warningLine().Match(l.raw) ||
+		row.Kind == catalogue.Primary && s.matcher.wordings.GoesOn(l.raw) ||
 		row.Key == catalogue.RowStopped && hasRestarted && l.number-restarted < detailLines // a restart stops the workers that are left
 	s.record(e, "")
 	if t := s.tracebacks[l.stream]; t != nil && t.isOpen() {

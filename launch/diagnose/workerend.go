@@ -224,7 +224,7 @@ func (s *Scanner) readExitCode(l *line, f *match.Fields) {
 	if f.Has("core") {
 		code = 1
 	}
-	if code == 0 || s.matcher.wordings.GoesOn(l.raw) || kubeletEvent().Match(l.raw) {
+	if code == 0 || s.matcher.wordings.GoesOn(l.raw) || kubeletEvent().Match(l.raw) || serviceLine().Match(l.raw) {
 		return
 	}
 	s.job.failed = true
@@ -236,6 +236,10 @@ func (s *Scanner) readExitCode(l *line, f *match.Fields) {
 
 // kubeletEvent matches events of Kubernetes about programs that the kubelet runs itself.
 var kubeletEvent = match.Lazy(`\bFailed(?:Mount|Sync)\b`)
+
+// serviceLine matches the front of a line of a system's log that a service of the node
+// wrote, whose ends are not those of the job.
+var serviceLine = match.Lazy(`^(?:nvidia-[\w.-]+|nv-\w+|dcgm\S*|containerd|dockerd|kubelet|crond?|CRON|snapd|\S+-exporter|\S+-daemon)\[\d+\]: `)
 
 // readSignal reads the end of a process by a signal.
 func (s *Scanner) readSignal(l *line, f *match.Fields) {
