@@ -56,5 +56,20 @@ Numbers are those of the NCCL catalogue; rows with an x are not in it. A check w
 		fmt.Fprintf(&b, "| %s | %s | %s | %s | %s | %s | %s | %s |\n",
 			r.Key, strings.Join(r.Checks, ", "), kind, pattern, cell(r.Cause), cell(r.Fix), cell(r.Seen), cell(r.Source))
 	}
+	b.WriteString("\nThe words of a program (rows " + strings.Join(topicalKeys(), ", ") + ") may be about one of these topics, which then name the check, the meaning and the fix. The first one counts.\n\n| checks | words (RE2, any case) | means | fix |\n| --- | --- | --- | --- |\n")
+	for _, topic := range catalogue.Topics() {
+		fmt.Fprintf(&b, "| %s | `` %s `` | %s | %s |\n", strings.Join(topic.Checks, ", "), cell(topic.Pattern), cell(topic.Cause), cell(topic.Fix))
+	}
 	golden(t, "../../docs/explain.md", b.String())
+}
+
+// topicalKeys returns the keys of the rows whose findings topics refine.
+func topicalKeys() []string {
+	var keys []string
+	for _, r := range catalogue.Rows() {
+		if r.Topical {
+			keys = append(keys, r.Key)
+		}
+	}
+	return keys
 }

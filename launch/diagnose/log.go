@@ -89,7 +89,7 @@ func (log *Log) nameWriter(h *prefix.Head) {
 }
 
 // homeLine matches a line that names the host on which the program of a log runs.
-const homeLine = `(?i)^\W*(?:(?:exec(?:ution)?[ _-]?)?host(?:name)?|nodes?|node ?(?:name|list)|SLURM\w*_NODE(?:LIST|NAME)|running on(?: host| node)?|(?:job|script|task|run) (?:is )?(?:started|starting|running|executing|runs|launched)(?: at| on)(?: host| node)?|slurm assigned me the node\(s\))\s*[:=]?\s+(?P<host>[a-z][\w-]*\d[\w.-]*)(?:/\d+)?(?: at \w.*)?\s*$`
+const homeLine = `(?i)^\W*(?:(?:exec(?:ution)?[ _-]?host|hostname|node ?(?:name|list)|SLURM\w*_NODE(?:LIST|NAME)|running on(?: host| node)?|(?:job|script|task|run) (?:is )?(?:started|starting|running|executing|runs|launched)(?: at| on)(?: host| node)?|slurm assigned me the node\(s\))\s*[:=]?\s+|(?:host|nodes?)(?::| =|=)\s*)(?P<host>[a-z][\w-]*\d[\w.-]*)(?:/\d+)?(?: at \w.*)?\s*$`
 
 // readHome reads the host of the present log or section.
 func (s *Scanner) readHome(_ *line, f *match.Fields) {

@@ -24,7 +24,7 @@ const successLine = `(?i)worker group successfully finished|\b\d+ passed\b.* in 
 const jobSuccessLine = `(?i)\b(?:job|run|workflow|experiment)\b.{0,60}\b(?:succeeded|successful|completed successfully|finished successfully)\b|^(?:all )?(?:done|finished|completed) successfully|\b(?:execution|pipeline|workflow|job|run|exit) status: OK$|^\d+ of \d+ steps \(100%\) done|^\S*job\S*/\S+\s+(?:Succeeded|Complete)\b|(?-i:\b\d+ COMPLETED$|\bCOMPLETED +0:0\b)|\b(?:stopped|finished|done|ended|completed|exited)(?: with rc=0|, rc=0|: rc=0| \(rc=0| rc=0)\b|\bJob \d+ finished: .*, took [\d.]+ s$|^PASSED$`
 
 // exitZeroLine matches the good end of a process or a task that may not be the whole job.
-const exitZeroLine = `(?i)\b(?:task|trial)\b.{0,60}\b(?:succeeded|successful|completed successfully|finished successfully)\b|\bexit(?:ed with)? (?:code|status)[ :=]+0\b|^(?:exit|rc)[ =:]+0$|"exit_?code":\s*0\b`
+const exitZeroLine = `(?i)\b(?:task|trial)\b.{0,60}\b(?:succeeded|successful|completed successfully|finished successfully)\b|\bexit(?:ed with)? (?:code|status)[ :=]+0\b|^exit[ =:]0$|"exit_?code":\s*0\b`
 
 // failedTests matches a summary of tests of which some failed.
 var failedTests = match.Lazy(`(?i)\b[1-9]\d* (?:failed|errors?)\b`)

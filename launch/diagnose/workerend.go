@@ -364,6 +364,12 @@ func (s *Scanner) endEvents() []*event {
 		}
 		all = append(all, &e)
 	}
+	hasWords := func(e *event) bool {
+		return e.row.Key == catalogue.RowLastWords || e.row.Key == catalogue.RowLastLine || e.row.Key == catalogue.RowAborted
+	}
+	if slices.ContainsFunc(all, hasWords) {
+		all = slices.DeleteFunc(all, func(e *event) bool { return e.row.Key == catalogue.RowNoReason })
+	}
 	return all
 }
 

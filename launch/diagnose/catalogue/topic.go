@@ -20,7 +20,7 @@ func Topics() []Topic {
 		},
 		{
 			Checks:  ids("X-AUTH"),
-			Pattern: `\b40[13] (?:client error|get|post|put|head|unauthori|forbidden)|\b(?:http|status|code|error)\W{1,3}40[13]\b|unauthori[sz]ed|\bforbidden\b|access ?denied|not authori[sz]ed|authentication (?:failed|failure|required|error)|(?:token|credentials?|certificate|api.?key|ticket|password)s?\b.{0,40}\b(?:expired|invalid|revoked|incorrect|not found|missing|rejected)|\b(?:expired|invalid|incorrect|missing|no|bad) ?(?:access |api |auth\w* |security )?(?:tokens?|credentials?|api.?key|access.?key|passwords?)\b|does not have \S+ access|gated (?:repo|model)|need to (?:be )?(?:log|sign)\w* in|\b(?:request|host|user|job) .{0,30}\brejected\b`,
+			Pattern: `\b40[13] (?:client error|get|post|put|head|unauthori|forbidden)|\b(?:http|status|code|error)\W{1,3}40[13]\b|unauthori[sz]ed|\bforbidden\b|access ?denied|not authori[sz]ed|authentication (?:failed|failure|required|error)|(?:token|credentials?|api.?key|ticket|password)s?\b.{0,40}\b(?:expired|invalid|revoked|incorrect|not found|missing|rejected)|\b(?:expired|invalid|incorrect|missing|no|bad) ?(?:access |api |auth\w* |security )?(?:tokens?|credentials?|api.?key|access.?key|passwords?)\b|does not have \S+ access|gated (?:repo|model)|need to (?:be )?(?:log|sign)\w* in|\b(?:request|host|user|job) .{0,30}\brejected\b`,
 			Cause:   "a server refused the program's credentials", Fix: "log in on that node or pass a valid token (HF_TOKEN, AWS_*, GOOGLE_APPLICATION_CREDENTIALS); one that expires must outlive the job: gorun -x NAME gives a variable to all nodes",
 		},
 		{
