@@ -212,7 +212,7 @@ var (
 )
 
 // exitCode matches an exit code in any words.
-const exitCode = `(?i)\bexit(?:ed)?(?: ?code| status|ed with|s with)(?: (?:non-?zero|code|status|exit|return|error))* ?[:= (]*(?P<code>-?\d+)|\breturn(?:ed)?(?: non-?zero)?(?: exit)? (?:code|status):?[ =]+(?P<code2>-?\d+)|(?P<core>core dumped)`
+const exitCode = `(?i)\bexit(?:ed|ing)?(?: ?code| status| value|ed with|s with| with)(?: (?:non-?zero|code|status|exit|return|error))* ?[:= (]*(?P<code>-?\d+)|\b(?:finished|ended|completed|terminated|failed|stopped|done)(?: at \S+)?,? with (?:exit )?(?:status|code|rc)[ =:]*(?P<code3>-?\d+)|\(return value (?P<code4>\d+)\)|\breturn(?:ed)?(?: non-?zero)?(?: exit)? (?:code|status):?[ =]+(?P<code2>-?\d+)|(?P<core>core dumped)`
 
 // exitSignal matches a process's end by a signal, in any program's words.
 const exitSignal = `\bNegsignal\.(?P<signal>SIG\w+)|\bcode=(?:killed|dumped), status=(?P<signal2>\d+)/|\b(?:killed|terminated|died|crashed) (?:by|with|from|on|due to) signal:? ?(?P<signal3>SIG\w+|\d+)\b|\bsignal: (?P<signal4>killed)\b`
