@@ -69,6 +69,13 @@ func (s *Scanner) readNode(l *line, f *match.Fields) {
 	if pod == "" && s.described != nil && s.described.stream == l.stream {
 		pod = s.described.host
 	}
+	if f.Text("pod") != "" { // the cluster had room for it in the end
+		if g := s.groups[catalogue.RowScheduling]; g != nil {
+			for _, e := range g.events {
+				e.handled = e.handled || e.log == l.stream.log && (e.host == "" || e.host == pod)
+			}
+		}
+	}
 	if node := f.Text("node"); pod != "" && node != pod && node != "none" && len(s.job.nodes) < maxEntries {
 		s.job.nodes[pod] = node
 	}

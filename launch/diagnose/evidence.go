@@ -238,7 +238,7 @@ func (s *Scanner) recordMatch(row *compiledRow, f *match.Fields, l *line) {
 		s.unfinished = unfinished{event: e, from: l.number}
 	}
 	restarted, hasRestarted := s.job.overcome[l.stream.log]
-	if row.Kind.Has(catalogue.MayBeCaught) && (bytes.HasPrefix(l.raw, []byte("[W")) || levelOfTensorFlow().Match(l.raw)) { // the level of torch's logger
+	if row.Kind.Has(catalogue.MayBeCaught) && bytes.HasPrefix(l.raw, []byte("[W")) || (row.Kind.Has(catalogue.MayBeCaught) || row.Kind == catalogue.Clue) && levelOfTensorFlow().Match(l.raw) { // the level of torch's logger
 		e.kind = catalogue.Warning
 	}
 	e.handled = row.Kind.Has(catalogue.MayBeCaught) && warningLine().Match(l.raw) ||

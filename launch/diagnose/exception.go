@@ -47,7 +47,9 @@ func (m *matcher) meaningOf(e *python.Exception) (key string, kind catalogue.Kin
 		return catalogue.RowActorDied, catalogue.Vague
 	case name == "BrokenPipeError", name == "ConnectionResetError", name == "ConnectionAbortedError": // the other side had ended
 		return catalogue.RowException, catalogue.Symptom
-	case name == "CalledProcessError", codeOnly().MatchString(e.Text()), name == "ProcessExitedException", isDistributed(e):
+	case name == "CalledProcessError": // the process that failed printed more
+		return catalogue.RowException, catalogue.Ending
+	case codeOnly().MatchString(e.Text()), name == "ProcessExitedException", isDistributed(e):
 		return catalogue.RowException, catalogue.CatchableClue
 	}
 	return catalogue.RowException, catalogue.Catchable

@@ -23,7 +23,7 @@ const (
 // noWords matches lines that say nothing about why a program ended: of launchers, of
 // the frames of a stack, of progress bars and empty boxes.
 var noWords = match.AnyOf(
-	`^\W*$`, `^terminate called `, `^Exception raised from `, `^goroutine \d+ \[`, `^exit status \d+$`, `^Traceback \(`, `^During handling of the `, `^Exception in thread `, `^LAUNCH (?:INFO|ERROR)\b`, `^launch proc_id:`, `^The above exception `, `^frame #\d+: `, ` NCCL INFO `, `^(?:usage|Usage): `, `^(?:\t|  )`, `^(?:srun|slurmstepd|salloc|sbatch)\b`, `\d+%\|`, `it/s\]`, `^=   ?[A-Z]`, `^[\d.eE+\s-]+$`, `^[+#] `, `^nodes?:`, `(?i)\bwarning\b`, `^[EWIF]\d{4} `,
+	`^\W*$`, `^terminate called `, `^Exception raised from `, `^goroutine \d+ \[`, `^exit status \d+$`, `^Traceback \(`, `^During handling of the `, `^Exception in thread `, `^LAUNCH (?:INFO|ERROR)\b`, `^launch proc_id:`, `^The above exception `, `^frame #\d+: `, ` NCCL INFO `, `^(?:usage|Usage): `, `^(?:\t|  )`, `^(?:srun|slurmstepd|salloc|sbatch)\b`, `\d+%\|`, `it/s\]`, `^=   ?[A-Z]`, `^[\d.eE+\s-]+$`, `^[+#] `, `^nodes?:`, `(?i)warning\b`, `^[EWIF]\d{4} `,
 	`torch[./]distributed[./](?:elastic|run|launch)`, `OMP_NUM_THREADS`, `^\[[EWIF]\d*\b`, `HYDRA_FULL_ERROR`, `Killing subprocess`, `^(?:Thread|Current thread) 0x`, `^Extension modules: `, `(?i)^ ?(?:#\d+ |\[0x|0x[0-9a-f]+|@ +0x|\*\*\* |Fatal Python error: |Aborted|backtrace|Stack trace|\[\S+:\d+\] (?:\[ *\d+\]|\*\*\*|Signal|Failing at)|Signal(?: code)?: |Failing at address|Process received|==== backtrace|\d+:? +0x|=====|\d+ +\S+\.so)`,
 	catalogue.LauncherBanner, `^ ?(?:MPICH ERROR |aborting job|application called MPI_Abort|MPI_ABORT was invoked)`,
 )
@@ -50,6 +50,10 @@ func (s *Scanner) lastWords(end *event) (words string, x *excerpt) {
 		} else if x.before = append(x.before, match.PlainText(text)); len(x.before) == maxBefore {
 			break
 		}
+	}
+	isTelling := func(text string) bool { return s.matcher.wordings.Has(wording.Hint, []byte(text)) }
+	if at := slices.IndexFunc(x.before, isTelling); box == "" && at >= 0 && !isTelling(words) {
+		words, x.before = x.before[at], x.before[at+1:] // what follows says more about that line
 	}
 	slices.Reverse(x.before)
 	return cmp.Or(box, words), x

@@ -26,7 +26,7 @@ type Log struct {
 }
 
 var (
-	rankName  = match.Lazy(`(?i)(?:rank[-_.]?|^rsl\.(?:error|out)\.)(\d{1,6})(?:\D|$)`)
+	rankName  = match.Lazy(`(?i)(?:rank[-_.]?|^rsl\.(?:error|out)\.|^log\.\w+\.0)(\d{1,6})(?:\D|$)`)
 	localName = match.Lazy(`attempt_\d+/(\d{1,5})/(?:stdout|stderr)\.log$`)
 )
 

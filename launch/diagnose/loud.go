@@ -123,6 +123,9 @@ func (s *Scanner) continueText(l *line) (ofStack bool) {
 		return false
 	}
 	text := match.PlainText(l.raw)
+	if text == "" && distance < 4 {
+		return false
+	}
 	if head := errorStack().FindString(e.text); head != "" && distance < detailLines {
 		at := stackLine().FindIndex(l.raw)
 		if at == nil {

@@ -21,7 +21,7 @@ const successLine = `(?i)worker group successfully finished|\b\d+ passed\b.* in 
 	"Trainer\\.fit` stopped:" + `|Out of bounds values : 0 OK|\ball \d+ tests passed|\b100% tests passed|^test result: ok\b|^# fail 0\b|^Ran \d+ tests? in [\d.]+s$|^ok  \t|^Tests: .*\d+ passed, \d+ total|'train_runtime': |\btraining is done\b|Total run time: `
 
 // jobSuccessLine matches what programs that start jobs print when a job ended well.
-const jobSuccessLine = `(?i)\b(?:job|run|workflow|experiment)\b.{0,60}\b(?:succeeded|successful|completed successfully|finished successfully)\b|^(?:all )?(?:done|finished|completed) successfully|\b(?:execution|pipeline|workflow|job|run|exit) status: OK$|^\d+ of \d+ steps \(100%\) done|^\S*job\S*/\S+\s+(?:Succeeded|Complete)\b|(?-i:\b\d+ COMPLETED$|\bCOMPLETED +0:0\b)|\b(?:stopped|finished|done|ended|completed|exited)(?: with rc=0|, rc=0|: rc=0| \(rc=0| rc=0)\b|\bJob \d+ finished: .*, took [\d.]+ s$|^PASSED$`
+const jobSuccessLine = `(?i)\b(?:job|run|workflow|experiment|pipeline|execution|analysis|simulation|calculation)\b.{0,60}\b(?:succeeded|successful|completed successfully|finished successfully)\b|^(?:all )?(?:done|finished|completed) successfully|\b(?:execution|pipeline|workflow|job|run|exit) status: OK$|^\d+ of \d+ steps \(100%\) done|^\S*job\S*/\S+\s+(?:Succeeded|Complete)\b|(?-i:\b\d+ COMPLETED$|\bCOMPLETED +0:0\b)|\b(?:stopped|finished|done|ended|completed|exited)(?: with rc=0|, rc=0|: rc=0| \(rc=0| rc=0)\b|\bJob \d+ finished: .*, took [\d.]+ s$|^PASSED$`
 
 // exitZeroLine matches the good end of a process or a task that may not be the whole job.
 const exitZeroLine = `(?i)\b(?:task|trial)\b.{0,60}\b(?:succeeded|successful|completed successfully|finished successfully)\b|\bexit(?:ed with)? (?:code|status)[ :=]+0\b|^exit[ =:]0$|"exit_?code":\s*0\b`
@@ -38,7 +38,7 @@ const resumeLine = `(?i)\bresum(?:ing|ed)(?: training| run)? from\b|\brestor(?:i
 
 // readSuccess reads a line that says that the job, or its part, ended well.
 func (s *Scanner) readSuccess(l *line, _ *match.Fields) {
-	if !failedTests().Match(l.raw) && !s.logs[l.stream.log].isTail {
+	if !failedTests().Match(l.raw) && !bytes.Contains(l.raw, []byte(", but ")) && !s.logs[l.stream.log].isTail {
 		s.overcome(l)
 		s.job.wentWell[l.stream.log] = len(s.job.wentWell) < maxOutcomes
 	}

@@ -66,7 +66,7 @@ func (s *Scanner) readTraceback(l *line) {
 				s.recordException(t, e, l.number)
 			}
 		}
-		before := t.State
+		before, wasMixed := t.State, t.IsMixed()
 		if at := strings.Index(text, string(traceStart)); at > 0 && !strings.Contains(text[:at], "Original ") {
 			if t.State == python.InFrames && s.pods.LearnPair(t.prefix, text[:at]) { // two writers, line by line
 				delete(s.tracebacks, l.stream)
@@ -93,7 +93,7 @@ func (s *Scanner) readTraceback(l *line) {
 			s.recordException(t, e, l.number)
 			t.quotes = t.previous != last && e.Announces() && python.IsTraceback(text)
 		}
-		if t.State == python.InMessage && (before == python.InFrames || ok) {
+		if t.State == python.InMessage && (before == python.InFrames || ok) || t.IsMixed() && !wasMixed {
 			t.last = *l
 			t.last.raw = bytes.Clone(l.raw)
 		}
@@ -215,6 +215,11 @@ func (s *Scanner) recordException(t *tracebackReader, e python.Exception, end in
 	}
 	reason := ""
 	key, kind := s.matcher.meaningOf(&e)
+	if key == catalogue.RowException && kind == catalogue.Catchable { // a row may know all lines of the message together
+		if row := s.matcher.rowOf([]byte(e.Text())); row != nil && row.Kind.Tier() == catalogue.TierCause {
+			key, kind = row.Key, row.Kind
+		}
+	}
 	if text := []byte(e.Text()); key == catalogue.RowException && (strings.HasPrefix(e.Class, "ray.exceptions.") || s.matcher.wordings.Has(wording.Summary, text)) {
 		key, kind = catalogue.RowSummary, catalogue.Vague
 		if reason = s.errorIn(e.Message); reason != "" {

@@ -378,6 +378,8 @@ func (s *Scanner) endEvents() []*event {
 func (end *workerEnd) meaning() (key, text string) {
 	key, stopped := meaningOfCode(end.code)
 	switch {
+	case key == catalogue.RowNotFound && end.lastWords != "" && !notFoundWords().MatchString(end.lastWords): // a program that ran
+		return catalogue.RowLastWords, end.lastWords
 	case stopped, key != "":
 		return key, ""
 	case end.noStderr:
@@ -391,6 +393,9 @@ func (end *workerEnd) meaning() (key, text string) {
 	}
 	return catalogue.RowLastWords, end.lastWords
 }
+
+// notFoundWords matches what a shell or a launcher says of a program that it cannot run.
+var notFoundWords = match.Lazy(`(?i)not found|no such|permission denied|cannot (?:execute|exec|open|run)|exec format|execvp?|\bmodule\b`)
 
 // meaningOfCode returns the row of an exit code that says why a process ended, "" if it
 // does not. stopped reports whether a signal from outside ended the process.

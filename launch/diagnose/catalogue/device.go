@@ -74,7 +74,7 @@ func deviceRows() []Row {
 			Cause: "a kernel of the program did an illegal access, or its assertion failed", Fix: "run again with CUDA_LAUNCH_BLOCKING=1 and look for indices out of range (labels, embedding ids); compute-sanitizer names the kernel", Seen: "CUDA 700, 710, 716", Source: "CUDAException.cpp",
 		},
 		{
-			Key: "55", Checks: ids("D04"), Kind: Primary, Pattern: `nvmlInit\w*\(\) failed|Failed to initialize NVML|forward compatibility was attempted on non supported HW`,
+			Key: "55", Checks: ids("D04"), Kind: Primary, Pattern: `nvmlInit\w*\(\) failed|NVML/RM version mismatch|Failed to initialize NVML|forward compatibility was attempted on non supported HW`,
 			Cause: "NVML does not work on this node: the versions of driver and library differ, or a GPU is broken", Fix: nvml, Seen: "all", Source: "src/misc/nvmlwrap.cc",
 		},
 		{

@@ -15,7 +15,7 @@ func everydayRows() []Row {
 			Cause: "another task of the job had failed", Fix: "look for the earliest error of another task", Seen: "JAX, Horovod", Source: "client.h, operations.cc",
 		},
 		{
-			Key: "v02", Checks: ids("X-TIMEOUT-MISSING-RANK", "R02"), Kind: Absence, Pattern: `DEADLINE_EXCEEDED: (?:Barrier timed out|.*RegisterTask)|while calling /\S*CoordinationService/RegisterTask|cluster registration failed`,
+			Key: "v02", Checks: ids("X-TIMEOUT-MISSING-RANK", "R02"), Kind: Absence, Pattern: `(?:Jax|Xla)RuntimeError: DEADLINE_EXCEEDED|DEADLINE_EXCEEDED: (?:Barrier timed out|.*RegisterTask)|while calling /\S*CoordinationService/RegisterTask|cluster registration failed`,
 			Cause: "not all tasks came to the barrier in time", Fix: "the tasks that are listed did not come: read their logs, and check that they reach the coordinator's address", Seen: "JAX", Source: "coordination_service.cc",
 		},
 		{
@@ -107,7 +107,7 @@ func everydayRows() []Row {
 			Cause: "Slurm cannot give the job or step what it asks for", Fix: ask, Seen: "Slurm", Source: "salloc, srun",
 		},
 		{
-			Key: RowScheduling, Checks: ids("X-RESOURCES"), Kind: CatchableClue, Pattern: `tasks in gang unschedulable|exceeded quota: |Node didn't have enough resource: |FailedScheduling .*(?:Insufficient|didn't match|untolerated taint)|\d+ Insufficient (?:nvidia\.com/gpu|cpu|memory)|No available node types can fulfill resource request|cannot be scheduled right now|have taken more than \d+s to be scheduled|node has no GPU available|does not allocate any GPUs`,
+			Key: RowScheduling, Checks: ids("X-RESOURCES"), Kind: CatchableClue, Pattern: `tasks in gang unschedulable|exceeded quota: |Node didn't have enough resource: |FailedScheduling .*(?:Insufficient|didn't match|untolerated taint)|requested number of devices unavailable|\d+ Insufficient (?:nvidia\.com/gpu|cpu|memory)|No available node types can fulfill resource request|cannot be scheduled right now|have taken more than \d+s to be scheduled|node has no GPU available|does not allocate any GPUs`,
 			Cause: "the cluster has no free node with what the job asks for", Fix: "ask for less, or wait until nodes are free: kubectl describe pod, ray status", Seen: "Kubernetes, Ray", Source: "kube-scheduler, ray",
 		},
 		{

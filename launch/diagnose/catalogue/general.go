@@ -46,7 +46,7 @@ func catchAllRows() []Row {
 			Cause: "the program was ended by a signal", Fix: "the lines before it, of the same process, show what led to it; a core file (ulimit -c unlimited) has the stack", Seen: "shells", Source: "bash(1)",
 		},
 		{
-			Key: "z09", Topical: true, Checks: ids("X-PYEXC"), Kind: Logged, Pattern: `\w{2,}(?:Error|Exception|NotFound|Failure)(?:: \S|: ?$|\(\w)|^(?-i:Exception): \S|Exception in thread "|Unhandled exception|Uncaught \w+`,
+			Key: "z09", Topical: true, Checks: ids("X-PYEXC"), Kind: Logged, Pattern: `\w{2,}(?:Error|Exception|NotFound|Failure)(?:: \S|: ?$|\(\w)|^\w+(?:Error|Exception) in \w|^(?-i:Exception): \S|Exception in thread "|Unhandled exception|Uncaught \w+`,
 			Cause: "the program raised an exception", Fix: read, Seen: "Python, Java, JavaScript", Source: "its words",
 		},
 		{

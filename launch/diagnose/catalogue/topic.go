@@ -49,6 +49,11 @@ func Topics() []Topic {
 			Cause:   "the worker could not start a thread or a process: a limit was reached", Fix: "ulimit -u, the container's --pids-limit and TasksMax of the service limit them on that node; use fewer threads (OMP_NUM_THREADS, dataloader workers)",
 		},
 		{
+			Checks:  ids("L02"),
+			Pattern: `too many open files|\bEMFILE\b`,
+			Cause:   "the limit of open files was reached", Fix: "raise it (ulimit -n, LimitNOFILE of the service, --ulimit nofile of the container), or open fewer files at a time",
+		},
+		{
 			Checks:  ids("X-CUDAOOM"),
 			Pattern: `\b(?:cuda|hip|gpu|hbm|vram|device)\b.{0,60}\bout of memory|out of memory.{0,60}\b(?:gpu|cuda|device|hbm|vram)\b|\b(?:gpu|device|cuda|hbm)\b.{0,20}\bmemory is (?:full|exhausted)|no available memory for the cache blocks|RESOURCE_EXHAUSTED: .*(?:alloc|memory)`,
 			Cause:   "the worker ran out of GPU memory", Fix: "use smaller batches or sequences, activation checkpointing or sharding; if it happens at the start, `nvidia-smi` shows other processes on the GPU",
@@ -59,8 +64,13 @@ func Topics() []Topic {
 			Cause:   "an adapter could not set up a connection to its peer: GID, MTU, route or driver", Fix: "compare ibv_devinfo and show_gids of the two nodes; `gorun check` compares GIDs, MTUs and routes",
 		},
 		{
+			Checks:  ids("X-START"),
+			Pattern: `exec user process caused|exec format error|cannot execute|\bentrypoint\b.{0,40}(?:not found|no such)`,
+			Cause:   "a program could not be started on a node", Fix: "look there: ls -l PATH, the interpreter in its first line, the CPU it was built for, and whether the file system allows programs (noexec)",
+		},
+		{
 			Checks:  ids("V03"),
-			Pattern: `driver .{0,40}\b(?:too old|insufficient|older than)|no kernel image|unsupported (?:ptx|toolchain)|\bsm_\d+ is not (?:compatible|supported|defined)`,
+			Pattern: `driver .{0,40}\b(?:too old|insufficient|older than)|no kernel image|invalid device function|unsupported (?:ptx|toolchain)|\bsm_\d+ is not (?:compatible|supported|defined)`,
 			Cause:   "the GPU, its driver and the program's CUDA do not fit together", Fix: "install a build for this GPU and driver, or update the driver of that node (nvidia-smi shows both versions)",
 		},
 		{
@@ -70,7 +80,7 @@ func Topics() []Topic {
 		},
 		{
 			Checks:  ids("X-LIBRARY", "V05"),
-			Pattern: `cannot open shared object|undefined symbol|symbol lookup error|wrong ELF class|version .\S+' not found|does not match the version \S+ was compiled|(?:was |were )?(?:compiled|built) (?:with|for|against) (?:a )?(?:different|another|newer|older|incompatible)`,
+			Pattern: `cannot open shared object|undefined symbol|symbol lookup error|wrong ELF class|version .\S+' not found|does not match the version \S+ was compiled|UnsupportedClassVersionError|compiled by a more recent version|(?:was |were )?(?:compiled|built) (?:with|for|against) (?:a )?(?:different|another|newer|older|incompatible)`,
 			Cause:   "a library is missing, or of another version than the program was built for", Fix: "ldd FILE shows what is missing; load the same module or environment on every node, and build with the versions that run",
 		},
 	}

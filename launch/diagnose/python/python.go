@@ -34,14 +34,14 @@ const maxMessageLines = 8
 
 var (
 	nativeFrame  = match.Lazy(`File "(?:<unknown>|[^"]*\.(?:c|cc|cpp|cxx|cu|h|hpp|rs|S|so[.0-9]*))", line \d+`)
-	classLine    = match.Lazy(`^((?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*)(?::\s*(.*))?$`)
+	classLine    = match.Lazy(`^((?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*)(?: \(see above for traceback\))?(?::\s*(.*))?$`)
 	ErrorLine    = match.Lazy(`^(?:[A-Za-z_]\w*\.)*[A-Za-z_]*(?:Error|Exception|Interrupt|Exit)\b`)
 	framePlace   = match.Lazy(`File "([^"]+)", line (\d+)`)
 	libraryFile  = match.Lazy(`site-packages|dist-packages|/lib(?:64)?/python\d|"<frozen |"<string>"`)
 	launcherFile = match.Lazy(`/bin/(?:torchrun|accelerate|deepspeed|horovodrun|ray)"|torch/distributed/(?:run|launch)\.py"|torch/distributed/(?:launcher|elastic/(?:agent|rendezvous))/`)
 	// messageEnd matches a line that is no part of a message before it.
 	messageEnd = match.AnyOf(`^terminate called`, `^frame #\d+: `, `^Exception raised from `, `^\[[WEIF]\d* `,
-		catalogue.LauncherBanner, `^Process [\w:.-]+:$`, `^\[rank\d+\]`, ` NCCL (?:INFO|WARN) `, `Warning: `, `^(?:WARNING|ERROR|CRITICAL|INFO|DEBUG)[: ]`)
+		catalogue.LauncherBanner, `^Process [\w:.-]+:$`, `^Exception in thread `, `^\[rank\d+\]`, ` NCCL (?:INFO|WARN) `, `Warning: `, `^(?:WARNING|ERROR|CRITICAL|INFO|DEBUG)[: ]`)
 )
 
 // IsTraceback reports whether a line begins a traceback.
@@ -78,7 +78,7 @@ func containsAny(s string, texts ...string) bool {
 
 // mayEndMessage reports whether messageEnd may match a line.
 func mayEndMessage(line string) bool {
-	return line[0] == '[' || catalogue.LauncherLine().MatchString(line) || containsAny(line, "terminate called", "frame #", "Exception raised from ", "Process ", " NCCL ", "Warning: ", "WARNING", "ERROR", "CRITICAL", "INFO", "DEBUG")
+	return line[0] == '[' || catalogue.LauncherLine().MatchString(line) || containsAny(line, "terminate called", "frame #", "Exception raised from ", "Process ", "Exception in thread ", " NCCL ", "Warning: ", "WARNING", "ERROR", "CRITICAL", "INFO", "DEBUG")
 }
 
 // Exceptions returns the tracebacks in lines, in their order, without those
@@ -112,7 +112,13 @@ type Tracer struct {
 	hasEnded         bool // an earlier exception has ended
 	nested           int  // tracebacks that began inside another: their lines are mixed
 	flat             bool // the lines lost their indentation
+	// mixed are the lines after the last frame that look like no exception: of another
+	// process, or an exception of an odd form.
+	mixed []string
 }
+
+// maxMixed bounds the lines of other processes between two frames.
+const maxMixed = 8
 
 // ReadLine reads the next line, which must not be empty. It returns the exception
 // that ended before this line.
@@ -129,17 +135,21 @@ func (t *Tracer) ReadLine(line string) (done Exception, ok bool) {
 	case IsTraceback(line), t.State != InFrames && isFrame(line) && !nativeFrame().MatchString(line):
 		done, ok = t.End()
 		t.exception = Exception{Chained: t.Chained && t.hasEnded}
-		t.Chained, t.flat, t.State = false, false, InFrames
+		t.Chained, t.flat, t.State, t.mixed = false, false, InFrames, nil
 		if line[0] != 'T' {
 			t.exception.readFrame(line)
 		}
 	case t.State == InFrames && (isFrame(line) || isFrame(" "+line)):
-		t.flat = !isFrame(line)
+		t.flat, t.mixed = !isFrame(line), nil
 		t.exception.readFrame(line)
 	case t.State == InFrames && (line[0] == ' ' || line[0] == '\t' || t.flat && !ErrorLine().MatchString(line)):
 		if strings.Trim(line, " ^~") != "" {
 			t.exception.Source = line
 		}
+	case t.State == InFrames && !classLine().MatchString(line) && len(t.mixed) < maxMixed:
+		t.mixed = append(t.mixed, line)
+	case t.State == InFrames && t.mixed != nil && !classLine().MatchString(line):
+		done, ok = t.End()
 	case t.State == InFrames:
 		t.readClass(line)
 	case t.State == InMessage && t.nested > 0 && ErrorLine().MatchString(line):
@@ -156,6 +166,16 @@ func (t *Tracer) ReadLine(line string) (done Exception, ok bool) {
 	return done, ok
 }
 
+// IsMixed reports whether the last line may be the first one of an exception of an odd form,
+// or one of another process.
+func (t *Tracer) IsMixed() bool { return t.State == InFrames && t.mixed != nil }
+
+// readMixed takes the lines that look like no exception for its message.
+func (t *Tracer) readMixed() {
+	t.State = InMessage
+	t.exception.Message, t.mixed = t.mixed, nil
+}
+
 // readClass reads the line with the exception's class.
 func (t *Tracer) readClass(line string) {
 	t.State = InMessage
@@ -169,6 +189,9 @@ func (t *Tracer) readClass(line string) {
 
 // End returns the open exception. None of its lines follow.
 func (t *Tracer) End() (done Exception, ok bool) {
+	if t.IsMixed() && t.exception.File != "" {
+		t.readMixed()
+	}
 	if t.State == InMessage {
 		done, ok = t.exception, !t.Ignored
 		t.hasEnded = t.hasEnded || ok
