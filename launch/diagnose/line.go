@@ -119,6 +119,9 @@ func (s *Scanner) classify(l *line, hasWord bool) {
 		if t := s.tracebacks[l.stream]; t != nil && t.isOpen() || s.flood.isSilent() || ofStack { // its class and frames say more
 			words = words.without(s.matcher.general)
 		}
+		if t := s.tracebacks[l.stream]; t != nil && t.isSource(l.raw) {
+			words = entries{}
+		}
 		if row, f := s.matcher.match(&words, l.raw); row != nil {
 			s.recordMatch(row, f, l)
 			isKnown = true

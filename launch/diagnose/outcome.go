@@ -23,6 +23,9 @@ const successLine = `(?i)worker group successfully finished|\b\d+ passed\b.* in 
 // jobSuccessLine matches what programs that start jobs print when a job ended well.
 const jobSuccessLine = `(?i)\b(?:job|run|workflow|experiment|pipeline|execution|analysis|simulation|calculation)\b.{0,60}\b(?:succeeded|successful|completed successfully|finished successfully)\b|^(?:all )?(?:done|finished|completed) successfully|\b(?:execution|pipeline|workflow|job|run|exit) status: OK$|^\d+ of \d+ steps \(100%\) done|^\S*job\S*/\S+\s+(?:Succeeded|Complete)\b|(?-i:\b\d+ COMPLETED$|\bCOMPLETED +0:0\b)|\b(?:stopped|finished|done|ended|completed|exited)(?: with rc=0|, rc=0|: rc=0| \(rc=0| rc=0)\b|\bJob \d+ finished: .*, took [\d.]+ s$|^PASSED$`
 
+// failedState matches a job or task in a table of Slurm that did not end well.
+const failedState = `(?-i:\b(?:FAILED|TIMEOUT|NODE_FAIL|OUT_OF_ME\w*|BOOT_FAIL|CANCELLED\S*)) +\d+:\d+\b`
+
 // exitZeroLine matches the good end of a process or a task that may not be the whole job.
 const exitZeroLine = `(?i)\b(?:task|trial)\b.{0,60}\b(?:succeeded|successful|completed successfully|finished successfully)\b|\bexit(?:ed with)? (?:code|status)[ :=]+0\b|^exit[ =:]0$|"exit_?code":\s*0\b`
 
@@ -44,12 +47,19 @@ func (s *Scanner) readSuccess(l *line, _ *match.Fields) {
 	}
 }
 
+// readFailedState reads it. That other tasks of the table completed says nothing then.
+func (s *Scanner) readFailedState(l *line, _ *match.Fields) {
+	s.readFailedTests(l, nil)
+	s.job.failedAt = l.ref()
+}
+
 // endOfPart matches the good end of one container of docker compose.
 var endOfPart = match.Lazy(`^([\w.-]+) exited with code 0$`)
 
 // readJobSuccess reads such a line, which counts if no worker wrote it.
 func (s *Scanner) readJobSuccess(l *line, f *match.Fields) {
-	if l.Rank < 0 && l.Local < 0 && l.Task < 0 {
+	isOther := s.job.failedAt.number > 0 && l.ref().near(s.job.failedAt, detailLines) // task of the table
+	if l.Rank < 0 && l.Local < 0 && l.Task < 0 && !isOther {
 		s.readSuccess(l, f)
 	}
 }

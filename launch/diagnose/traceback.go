@@ -40,6 +40,15 @@ type past struct {
 // isOpen reports whether a traceback has begun and not ended.
 func (t *tracebackReader) isOpen() bool { return t.State != python.Outside }
 
+// isSource reports whether a line is source code between two frames, which the program did
+// not print as its own words.
+func (t *tracebackReader) isSource(raw []byte) bool {
+	return t.State == python.InFrames && sourceOfFrame().Match(raw)
+}
+
+// sourceOfFrame matches the source that Python shows below a frame.
+var sourceOfFrame = match.Lazy(`^    +(?:raise |return |with |assert |if |[\w.]+ ?= ?\w|[\w.]+\()`)
+
 var (
 	traceStart = []byte("Traceback (most recent call last)")
 	frameStart = []byte(`File "`)

@@ -67,6 +67,10 @@ func everydayRows() []Row {
 			Cause: "the worker ran out of GPU memory", Fix: memory, Seen: "JAX, TensorFlow, ROCm", Source: "bfc_allocator.cc",
 		},
 		{
+			Key: "y70", Checks: ids("X-MODULE"), Kind: Catchable, Pattern: `Can't locate \S+ in @INC|cannot load such file -- |Cannot find module '|there is no package called|\bPackage \S+ not found in current path|java\.lang\.(?:ClassNotFoundException|NoClassDefFoundError): |Could not find or load main class|Could not load file or assembly`,
+			Cause: "a program does not find a module of its language on this node", Fix: "install the module into the environment that the job uses on every node, or set the language's path to it (PERL5LIB, R_LIBS, NODE_PATH, JULIA_PROJECT, CLASSPATH)", Seen: "Perl, Ruby, Node.js, R, Julia, Java, .NET", Source: "their runtimes",
+		},
+		{
 			Key: "w04", Checks: ids("X-FORK"), Kind: Primary, Pattern: `Cannot re-initialize CUDA in forked subprocess`,
 			Cause: "the program used CUDA and then forked", Fix: "use multiprocessing_context='spawn' for the dataloader, and no CUDA call before it", Seen: "torch", Source: "torch/cuda/__init__.py",
 		},

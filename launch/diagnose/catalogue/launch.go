@@ -142,7 +142,7 @@ func launchRows() []Row {
 			Cause: "a signal from outside stopped the launcher or the program; no worker had failed before, as far as this log shows", Fix: "signal 1 comes from a terminal that closed: use tmux, sbatch or setsid; 15 from a scheduler or a user: look into its records (sacct -j, kubectl get events)", Seen: "torchrun", Source: "torch/distributed/elastic/agent",
 		},
 		{
-			Key: "y32", Checks: ids("X-STOPPED"), Kind: Vague, Pattern: `\*\*\* JOB \d+ ON \S+ CANCELLED AT [-:T\d]+ \*\*\*|TERM_OWNER|job killed: (?:by owner|deleted by)`,
+			Key: "y32", Checks: ids("X-STOPPED"), Kind: Vague, Pattern: `\*\*\* JOB \d+ ON \S+ CANCELLED AT [-:T\d]+ \*\*\*|TERM_OWNER|job killed: (?:by owner|deleted by)|^mpirun: killing job\.\.\.|Job deleted at request of`,
 			Cause: "somebody cancelled the job; no line shows a failure before", Fix: "nothing, if that was intended; otherwise sacct -j shows who cancelled it", Seen: "Slurm, LSF", Source: "slurmstepd",
 		},
 		{

@@ -8,7 +8,7 @@ import (
 )
 
 // MaxText bounds a text that is shown, in characters.
-const MaxText = 400
+const MaxText = 600
 
 // PlainText returns a line as valid UTF-8 without control characters, with at most
 // maxText characters. Of a longer line it leaves out a part in the middle.
