@@ -101,7 +101,17 @@ func (s *Scanner) showsCertainFailure(h *hypothesis) bool {
 // events, from lines that show something together and from ends that launchers
 // report.
 func (s *Scanner) hypotheses() []*hypothesis {
-	all := s.recorded()
+	list := s.weigh(s.wasOvercome)
+	saysLittle := func(h *hypothesis) bool { return h.tier >= catalogue.TierEnding }
+	if len(s.job.restarted) > 0 && s.job.failed && !slices.ContainsFunc(list, func(h *hypothesis) bool { return !saysLittle(h) }) {
+		return s.weigh(s.endedWell) // the last attempt failed as the one before it
+	}
+	return list
+}
+
+// weigh returns the hypotheses without the errors that were overcome.
+func (s *Scanner) weigh(wasOvercome func(*event) bool) []*hypothesis {
+	all := s.recorded(wasOvercome)
 	markStale(all.list())
 	for _, e := range s.combine(all.list()) {
 		all.add(e.row.Key, e, 1)
@@ -143,14 +153,14 @@ func (all hypothesisSet) list() []*hypothesis {
 
 // recorded returns the hypotheses of the lines that were recorded. Their events are
 // copies, because a later call of Findings must not read what this one finds out.
-func (s *Scanner) recorded() hypothesisSet {
+func (s *Scanner) recorded(wasOvercome func(*event) bool) hypothesisSet {
 	all := hypothesisSet{}
 	overcome := s.overcomeErrors()
 	for key, g := range s.groups {
 		for i, recorded := range g.events {
 			e := new(event)
 			*e = *recorded
-			e.handled = e.handled || s.wasOvercome(e) || e.isMild() && len(s.job.exited) > 0 || overcome[e.likeness()]
+			e.handled = e.handled || wasOvercome(e) || e.isMild() && len(s.job.exited) > 0 || overcome[e.likeness()]
 			count := int64(1)
 			if i == 0 {
 				count += g.count - int64(len(g.events))

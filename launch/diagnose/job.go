@@ -30,6 +30,8 @@ type job struct {
 	facts    map[catalogue.Fact]bool
 	failed   bool // a launcher reports a failure
 	overcome outcomes
+	// restarted are the lines after which the workers started once more.
+	restarted outcomes
 }
 
 // endings holds how workers ended.
@@ -77,7 +79,7 @@ func newJob() job {
 	return job{
 		facts: map[catalogue.Fact]bool{}, writers: writers{map[int]struct{}{}, map[int]struct{}{}, map[string]struct{}{}, announcements{ranks: map[int]*announcement{}}},
 		pids: map[process]membership{}, nodes: map[string]string{}, inits: map[initKey]lineRef{},
-		nccl: ncclLines{versions: map[string]string{}, addresses: map[string]string{}}, watchdogs: watchdogs{timeouts: map[int]collectiveTimeout{}, stopped: map[int]struct{}{}}, overcome: outcomes{}, endings: endings{exited: map[int]*event{}, taskHosts: map[int]string{}, wentWell: map[int]bool{}},
+		nccl: ncclLines{versions: map[string]string{}, addresses: map[string]string{}}, watchdogs: watchdogs{timeouts: map[int]collectiveTimeout{}, stopped: map[int]struct{}{}}, overcome: outcomes{}, restarted: outcomes{}, endings: endings{exited: map[int]*event{}, taskHosts: map[int]string{}, wentWell: map[int]bool{}},
 	}
 }
 

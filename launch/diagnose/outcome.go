@@ -112,6 +112,7 @@ var negation = match.Lazy(`(?i)\b(?:no|not|never|cannot|can't|won't)\b`)
 func (s *Scanner) readRestart(l *line, _ *match.Fields) {
 	if !negation().Match(l.raw) {
 		s.overcome(l)
+		s.job.restarted[l.stream.log] = l.number
 	}
 }
 
@@ -140,6 +141,11 @@ func (s *Scanner) overcome(l *line) {
 	s.job.folded = 0
 	clear(s.job.inits)
 	s.job.writers.announced = announcements{ranks: map[int]*announcement{}}
+}
+
+// endedWell reports whether a line after e says that the job, or its part, ended well.
+func (s *Scanner) endedWell(e *event) bool {
+	return s.wasOvercome(e) && s.job.restarted[e.log] < s.job.overcome[e.log]
 }
 
 // wasOvercome reports whether a later line of the log says that the job went on.

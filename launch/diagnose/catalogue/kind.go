@@ -35,11 +35,11 @@ type Tier int
 const (
 	TierCause Tier = iota
 	TierClue
-	tierSymptom
+	TierSymptom
 	TierLogged
 	TierWarning
 	TierAbsence
-	tierEnding
+	TierEnding
 	TierVague
 	TierSurvived // the worker went on after the error
 	TierConsequence
@@ -78,15 +78,15 @@ var kinds = [...]kindInfo{
 	Unreachable:   {"cause if first", TierCause, 0, "explains the failure if no other cause came first, because the peer that cannot be reached may have ended"},
 	Clue:          {"clue", TierClue, 0, "an explicit line that explains the failure if no cause does"},
 	CatchableClue: {"clue unless caught", TierClue, MayBeCaught, "a clue, unless the program printed more than a few lines afterwards"},
-	Symptom:       {"symptom", tierSymptom, MayBeCaught, "an explicit error that does not say its cause; a consequence after a lost peer"},
-	Fatal:         {"fatal", tierSymptom, MayBeCaught | General, "an error in words that no row knows, after which its writer ended"},
-	SystemError:   {"system error", tierSymptom, MayBeCaught | General | LastOnly, "what the system says of a file, a program or a server, in any program's line; shows a failure if it is the last that its writer printed"},
+	Symptom:       {"symptom", TierSymptom, MayBeCaught, "an explicit error that does not say its cause; a consequence after a lost peer"},
+	Fatal:         {"fatal", TierSymptom, MayBeCaught | General, "an error in words that no row knows, after which its writer ended"},
+	SystemError:   {"system error", TierSymptom, MayBeCaught | General | LastOnly, "what the system says of a file, a program or a server, in any program's line; shows a failure if it is the last that its writer printed"},
 	Logged:        {"logged", TierLogged, MayBeCaught | General | LastOnly, "an error in words that no row knows; shows a failure if it is the last that its writer printed"},
 	Warning:       {"warning", TierWarning, 0, "comes from jobs that work as well; counts only beside other evidence of a failure"},
 	Stop:          {"stop", TierAbsence, 0, "something outside ended the job; a cause if it came before all causes, since a worker that is stopped may print any error"},
 	Absence:       {"absence", TierAbsence, 0, "something did not come in time; any explicit line is stronger"},
 	AbsenceOfAll:  {"absence of ranks", TierAbsence, LossOfPeer, "not all ranks came in time; as absence, and a worker that prints it last failed as a consequence"},
-	Ending:        {"end", tierEnding, 0, "a worker ended, and the line does not say why"},
+	Ending:        {"end", TierEnding, 0, "a worker ended, and the line does not say why"},
 	Vague:         {"vague", TierVague, MayBeCaught, "says little, and counts only if nothing else does; a consequence beside a lost peer"},
 	PeerLost:      {"lost peer", TierConsequence, LossOfPeer, "a peer or the store was lost; a worker that prints it last failed as a consequence"},
 	Consequence:   {"consequence", TierConsequence, 0, "an effect of an earlier failure"},
