@@ -120,7 +120,7 @@ func (c *corpusLog) judge(found []Finding) verdict {
 	}
 	f := found[0]
 	rank, hasRank := c.want["rank"]
-	wrongRank := hasRank && (rank == "-" && len(f.Ranks) > 0 && catalogue.IsOfRank(f.ID) || rank != "-" && !slices.Contains(ranksOf(f), rank))
+	wrongRank := hasRank && (rank == "-" && len(f.Ranks) > 0 && f.blamesRanks() || rank != "-" && !slices.Contains(ranksOf(f), rank))
 	wrongHost := c.want["host"] != "" && f.Host != c.want["host"] && f.Node != c.want["host"]
 	beside := strings.Join(append([]string{f.Text}, f.Context...), "\n")
 	switch {
@@ -232,13 +232,13 @@ var blindScores = map[string]struct{ right, harmful, alarms int }{
 
 	"blind10": {right: 44, harmful: 3, alarms: 0}, // its misses were not mended
 
-	"blind11": {right: 43, harmful: 5, alarms: 0},
+	"blind11": {right: 45, harmful: 3, alarms: 0},
 	"blind12": {right: 41, harmful: 3, alarms: 0},
-	"blind13": {right: 40, harmful: 4, alarms: 0},
+	"blind13": {right: 42, harmful: 4, alarms: 0},
 	"blind14": {right: 40, harmful: 4, alarms: 2},
 	"blind15": {right: 44, harmful: 5, alarms: 0},
-	"blind16": {right: 40, harmful: 6, alarms: 0},
-	"blind17": {right: 44, harmful: 0, alarms: 0},
+	"blind16": {right: 43, harmful: 3, alarms: 0},
+	"blind17": {right: 47, harmful: 0, alarms: 0},
 }
 
 // TestBlindSets scores the blind sets. The scores keep what was reached.

@@ -46,12 +46,15 @@ func (s *Scanner) Findings() []Finding {
 func (s *Scanner) preferTopic(all []*hypothesis) {
 	hasTopic := func(h *hypothesis) bool { return !h.row.Topical || s.matcher.topics.of(h.first.text) != nil }
 	top := all[0]
-	if top.row.Key != catalogue.RowLogged || hasTopic(top) {
+	if top.row.Key != catalogue.RowLogged && top.row.Key != catalogue.RowFatal || hasTopic(top) {
 		return
+	}
+	isNear := func(h *hypothesis, distance int64) bool {
+		return top.row.Key == catalogue.RowLogged && max(distance, -distance) < detailLines || h.row == top.row && 0 < distance && distance < lastLines
 	}
 	for i, h := range all {
 		distance := h.first.number - top.first.number
-		if h.row.Kind.Has(catalogue.General) && hasTopic(h) && h.tier < catalogue.TierSurvived && h.first.stream == top.first.stream && max(distance, -distance) < detailLines {
+		if h.row.Kind.Has(catalogue.General) && hasTopic(h) && h.tier < catalogue.TierSurvived && h.first.stream == top.first.stream && h.first.rank == top.first.rank && isNear(h, distance) {
 			h.tier = top.tier
 			copy(all[1:], all[:i])
 			all[0] = h

@@ -75,7 +75,7 @@ func (s *Scanner) nameWriters(events []*event) {
 		if end == nil || slices.ContainsFunc(events, end.isOf) {
 			end = only
 		}
-		if end != nil && sameHost(e.host, end.host) && (comparable(e, end) || len(s.logs) == 1) {
+		if end != nil && sameHost(e.host, end.host) && (e.host == "" || end.host != "" || s.job.nodes[e.host] == "") && (comparable(e, end) || len(s.logs) == 1) {
 			e.fillOrigin(end)
 		}
 	}

@@ -39,7 +39,7 @@ func WriteText(w io.Writer, findings []Finding) error {
 		fmt.Fprintf(&b, "%s: %s [%s]\n", title, f.Meaning, f.ID)
 		if blamed := f.blamed(); blamed != "" {
 			label := "blame"
-			if !catalogue.IsOfRank(f.ID) && f.Rank >= 0 {
+			if f.Rank >= 0 && !f.blamesRanks() {
 				label = "seen by"
 			}
 			fmt.Fprintf(&b, "  %s: %s\n", label, blamed)
@@ -81,6 +81,13 @@ func WriteText(w io.Writer, findings []Finding) error {
 	section("Harmless:", by[SeverityHarmless], false)
 	_, err := io.WriteString(w, b.String())
 	return err
+}
+
+// blamesRanks reports whether the ranks of the finding are at fault. Ranks that only report
+// a fault of a node or of the job, and several ranks that fail alike, are not.
+func (f *Finding) blamesRanks() bool {
+	isCommon := len(f.Ranks) > 1 && f.ID[0] == 'X' && f.ID != "X-TIMEOUT-MISSING-RANK" && f.ID != "X-DESYNC" && f.ID != "X-HANG"
+	return catalogue.IsOfRank(f.ID) && !isCommon
 }
 
 // checkIDs returns the ids of the finding that `gorun check` has.

@@ -103,6 +103,9 @@ func (s *Scanner) readEnd(l *line, f *match.Fields) {
 		}
 		return
 	}
+	if end.code == 0 { // a launcher that was told to end the job
+		return
+	}
 	end.lastWords, end.excerpt = s.lastWords(end.event)
 	s.addEnd(end)
 }

@@ -94,7 +94,7 @@ func deviceRows() []Row {
 			Cause: "the nodes have NVLink between them, but its IMEX daemon or channels are missing", Fix: "start nvidia-imex and map /dev/nvidia-caps-imex-channels, or set NCCL_MNNVL_ENABLE=0 on all ranks", Seen: "2.25+", Source: "src/mnnvl.cc",
 		},
 		{
-			Key: "78", Checks: ids("D03", "E02"), Kind: Primary, Pattern: `Failed to bind NVLink SHARP \(NVLS\) Multicast memory`,
+			Key: "78", Checks: ids("D03", "E02"), Kind: Primary, Pattern: `Failed to bind NVLink SHARP \(NVLS\) Multicast memory|transport/nvls\.cc:\d+ NCCL WARN Cuda failure`,
 			Cause: "NVLink SHARP does not work: the fabric manager is in a wrong state, or another process uses it", Fix: "restart nvidia-fabricmanager and reset the GPUs, or set NCCL_NVLS_ENABLE=0 on all ranks", Seen: "2.27.3+", Source: "nccl#976, #1705; src/transport/nvls.cc:376",
 		},
 		{

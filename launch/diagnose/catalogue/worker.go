@@ -207,7 +207,7 @@ func lostRows() []Row {
 		lost("x88", `\bgorun: aborted: `, "gorun had stopped the worker", earlier, "gorun", "package worker"),
 		lost("x89", `\bgorun: .* failed: rank (?P<peer>\d+) (?:is gone|gave up|cannot be reached)`, "a peer of the worker had ended", peer, "gorun", "package worker"),
 		{
-			Key: "x90", Checks: ids("X-ABORTED"), Kind: Consequence, Pattern: `Some NCCL operations have failed or timed out|we are taking the entire process down|watchdog got stuck|watchdog thread terminated with exception|heartbeat monitor timed out`,
+			Key: "x90", Checks: ids("X-ABORTED"), Kind: Consequence, Pattern: `Some NCCL operations have failed or timed out|we are taking the entire process down|watchdog thread terminated with exception`,
 			Cause: "torch's watchdog ended the process", Fix: earlier, Seen: "torch", Source: "ProcessGroupNCCL.cpp",
 		},
 		{

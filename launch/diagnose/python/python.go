@@ -110,6 +110,7 @@ type Tracer struct {
 	State            int
 	Chained, Ignored bool // of the next exception
 	hasEnded         bool // an earlier exception has ended
+	hasHead          bool // the first line of the traceback was read
 	nested           int  // tracebacks that began inside another: their lines are mixed
 	flat             bool // the lines lost their indentation
 	// mixed are the lines after the last frame that look like no exception: of another
@@ -135,7 +136,7 @@ func (t *Tracer) ReadLine(line string) (done Exception, ok bool) {
 	case IsTraceback(line), t.State != InFrames && isFrame(line) && !nativeFrame().MatchString(line):
 		done, ok = t.End()
 		t.exception = Exception{Chained: t.Chained && t.hasEnded}
-		t.Chained, t.flat, t.State, t.mixed = false, false, InFrames, nil
+		t.Chained, t.flat, t.State, t.mixed, t.hasHead = false, false, InFrames, nil, IsTraceback(line)
 		if line[0] != 'T' {
 			t.exception.readFrame(line)
 		}
@@ -189,7 +190,7 @@ func (t *Tracer) readClass(line string) {
 
 // End returns the open exception. None of its lines follow.
 func (t *Tracer) End() (done Exception, ok bool) {
-	if t.IsMixed() && t.exception.File != "" {
+	if t.IsMixed() && t.hasHead && t.exception.File != "" {
 		t.readMixed()
 	}
 	if t.State == InMessage {
