@@ -148,17 +148,14 @@ const minMessage = 16
 // its first report: schedulers of tasks raise the errors of their workers once more.
 func findRaisers(all []*hypothesis) {
 	for _, h := range all {
-		for _, e := range h.events {
-			_, message, ok := strings.Cut(e.text, ": ")
-			if message, _, _ = strings.Cut(message, " ("); h.row.Key != catalogue.RowException || !ok || len(message) < minMessage {
-				continue
-			}
-			for _, o := range all {
-				for _, first := range o.events {
-					if first.row.Kind.Has(catalogue.General) && first.stream != e.stream && comparable(first, e) && before(first, e) && strings.Contains(first.text, message) {
-						e.log, e.number, e.when, e.stream, e.origin, e.text = first.log, first.number, first.when, first.stream, first.origin, first.text
-					}
-				}
+		e := h.events[0]
+		_, message, ok := strings.Cut(e.text, ": ")
+		if message, _, _ = strings.Cut(message, " ("); h.row.Key != catalogue.RowException || !ok || len(message) < minMessage {
+			continue
+		}
+		for _, o := range all {
+			if first := o.events[0]; first.row.Kind.Has(catalogue.General) && first.stream != e.stream && comparable(first, e) && before(first, e) && strings.Contains(first.text, message) {
+				e.log, e.number, e.when, e.stream, e.origin, e.text = first.log, first.number, first.when, first.stream, first.origin, first.text
 			}
 		}
 	}

@@ -50,7 +50,7 @@ func catchAllRows() []Row {
 			Cause: "the program raised an exception", Fix: read, Seen: "Python, Java, JavaScript", Source: "its words",
 		},
 		{
-			Key: RowFatal, Topical: true, Checks: ids("X-ERROR"), Kind: Fatal, Pattern: `\bNon-OK-status: |(?:level|severity|levelname)"\s*:\s*"(?:fatal|panic|critical|emergency)"|\blevel=(?:fatal|panic|critical)|(?:^|[\s\[|<(:])(?-i:FATAL|CRITICAL|PANIC)[\]:|>) ]|\bfatal ?: |fatal   : |fatal error|panicked at |^panic: |forrtl: severe|Check failed: |assertion .{0,200}failed|Assertion failed|Execution halted|^Fatal \w+|Abort trap|what\(\): |^ERROR: LoadError: |Called CmiAbort|\bLLVM ERROR: |(?-i:\b[A-Z]+_ASSERT(?:ION)?\b ?[:(])`,
+			Key: RowFatal, Topical: true, Checks: ids("X-ERROR"), Kind: Fatal, Pattern: `\bNon-OK-status: |(?:level|severity|levelname)"\s*:\s*"(?:fatal|panic|critical|emergency)"|\blevel=(?:fatal|panic|critical)|(?:^|[\s\[|<(:])(?-i:FATAL|CRITICAL|PANIC)[\]:|>) ]|\bfatal ?: |fatal   : |fatal error|panicked at |^panic: |forrtl: severe|pure virtual method called|Check failed: |assertion .{0,200}failed|Assertion failed|Execution halted|^Fatal \w+|Abort trap|what\(\): |^ERROR: LoadError: |Called CmiAbort|\bLLVM ERROR: |(?-i:\b[A-Z]+_ASSERT(?:ION)?\b ?[:(])`,
 			Cause: "the program ended itself with this error", Fix: read, Seen: "loggers, runtimes", Source: "its words",
 		},
 		{
