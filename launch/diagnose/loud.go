@@ -46,6 +46,9 @@ func (s *Scanner) recordLoud(row *compiledRow, f *match.Fields, l *line) {
 	if e.row.Kind.Tier() > catalogue.TierWarning {
 		e.kind = e.row.Kind
 	}
+	if last := s.lastLoud; row.Kind == catalogue.SystemError && last != nil && last.stream == e.stream && e.number-last.number < detailLines && last.kind.Tier() <= catalogue.TierLogged && fileTool().MatchString(e.text) {
+		e.kind = catalogue.Vague // what a script does after a failure
+	}
 	if e.row == row && strings.HasPrefix(e.text, "what(): ") { // of an exception that nobody caught
 		e.kind = catalogue.Catchable
 	}
@@ -58,6 +61,10 @@ func (s *Scanner) recordLoud(row *compiledRow, f *match.Fields, l *line) {
 		s.unfinished = unfinished{event: e, from: l.number}
 	}
 }
+
+// fileTool matches the front of a line of a tool with which scripts handle the output of
+// other programs.
+var fileTool = match.Lazy(`^(?:mv|cp|rm|ln|cat|tail|head|cut|ls|gzip|tar|sed|awk|grep|chmod|stat|du|wc|sort): `)
 
 // glogFatal matches the front of a line with which glog ends the program.
 var glogFatal = match.Lazy(`^F\d{3,4} \S+ +\d+ \S+:\d+\] `)

@@ -27,7 +27,7 @@ const jobSuccessLine = `(?i)\b(?:job|run|workflow|experiment|pipeline|execution|
 const failedState = `(?-i:\b(?:FAILED|TIMEOUT|NODE_FAIL|OUT_OF_ME\w*|BOOT_FAIL|CANCELLED\S*)) +\d+:\d+\b`
 
 // exitZeroLine matches the good end of a process or a task that may not be the whole job.
-const exitZeroLine = `(?i)\b(?:task|trial)\b.{0,60}\b(?:succeeded|successful|completed successfully|finished successfully)\b|\bexit(?:ed with)? (?:code|status)[ :=]+0\b|^exit[ =:]0$|"exit_?code":\s*0\b`
+const exitZeroLine = `(?i)\b(?:task|trial)\b.{0,60}\b(?:succeeded|successful|completed successfully|finished successfully)\b|\bexit(?:ed with)? (?:code|status)[ :=]+0\b|\bexited with (?:return|exit) code 0\b|\bMarking task as SUCCESS\b|^exit[ =:]0$|"exit_?code":\s*0\b`
 
 // failedTests matches a summary of tests of which some failed.
 var failedTests = match.Lazy(`(?i)\b[1-9]\d* (?:failed|errors?)\b`)

@@ -28,6 +28,8 @@ type tracebackReader struct {
 	isNamed  bool // the line names a rank that is not its writer
 	spawned  int  // the process that torch.multiprocessing says raised the next exception; -1: unknown
 	repeated bool // all its lines are of a flood
+	// isHandled means that the line before says that the program tries again.
+	isHandled bool
 }
 
 // past is what the next exception of a stream needs of the one before it.
@@ -65,7 +67,7 @@ func (s *Scanner) readTraceback(l *line) {
 		if at := bytes.Index(l.raw, traceStart); at > 0 && isQuoted(l.raw, at) {
 			return
 		}
-		t = &tracebackReader{firstLine: l.number, spawned: -1, rank: -1, repeated: true}
+		t = &tracebackReader{firstLine: l.number, spawned: -1, rank: -1, repeated: true, isHandled: s.goesOnBefore(l)}
 		s.tracebacks[l.stream] = t
 	}
 	t.repeated = t.repeated && s.flood.isRepeated()
@@ -112,6 +114,19 @@ func (s *Scanner) readTraceback(l *line) {
 	if t.State == python.Outside && !t.Chained && !t.Ignored && l.number-t.firstLine > 0 {
 		delete(s.tracebacks, l.stream)
 	}
+}
+
+// triesAgain matches what a program logs before the traceback of an error after which it
+// tries again.
+var triesAgain = match.Lazy(`(?i)\bretry(?:ing)?\b|\btry(?:ing)? again\b`)
+
+// goesOnBefore reports whether the line before l, of the same writer, says that the program
+// tries again.
+func (s *Scanner) goesOnBefore(l *line) bool {
+	for h, text := range s.linesBefore(1) {
+		return h.Label == l.Label && triesAgain().Match(text)
+	}
+	return false
 }
 
 // trimPrefix removes the prefix of line n of t. It returns "" for a line of another
@@ -251,7 +266,7 @@ func (s *Scanner) recordException(t *tracebackReader, e python.Exception, end in
 	ev.later = e.LaterLines()
 	ev.text = match.PlainText([]byte(e.Text()+reason)) + at
 	t.isBare = e.SaysNothing()
-	ev.handled = s.job.wentWell[ev.log] && e.Script == "" // finalizers fail at exit
+	ev.handled = t.isHandled || s.job.wentWell[ev.log] && e.Script == "" // finalizers fail at exit
 	for _, line := range e.Message[min(1, len(e.Message)):] {
 		if python.ErrorLine().MatchString(line) { // of another exception
 			break

@@ -59,6 +59,11 @@ func Topics() []Topic {
 			Cause:   "the worker ran out of GPU memory", Fix: "use smaller batches or sequences, activation checkpointing or sharding; if it happens at the start, `nvidia-smi` shows other processes on the GPU",
 		},
 		{
+			Checks:  ids("X-HOSTOOM", "L07"),
+			Pattern: `\b(?:terminated|killed|died) (?:with|by|from|on) signal:? 9\b|\bsignal: 9\b|std::bad_alloc|\bMemoryError\b`,
+			Cause:   "a process was killed, most often for its memory, or got none", Fix: "check dmesg -T | grep -i oom on that node and the memory limit of its container or job; use fewer processes at a time",
+		},
+		{
 			Checks:  ids("N04", "N07"),
 			Pattern: `modify QP\b|\bQP to RT[RS]\b|\bibv_(?:modify_qp|reg_mr|create_qp|poll_cq)\b.{0,40}fail`,
 			Cause:   "an adapter could not set up a connection to its peer: GID, MTU, route or driver", Fix: "compare ibv_devinfo and show_gids of the two nodes; `gorun check` compares GIDs, MTUs and routes",
