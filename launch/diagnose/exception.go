@@ -47,6 +47,8 @@ func (m *matcher) meaningOf(e *python.Exception) (key string, kind catalogue.Kin
 		return catalogue.RowActorDied, catalogue.Vague
 	case name == "BrokenPipeError", name == "ConnectionResetError", name == "ConnectionAbortedError": // the other side had ended
 		return catalogue.RowException, catalogue.Symptom
+	case strings.Contains(e.Source, "from_parent"): // the process that started it had ended
+		return catalogue.RowStopException, catalogue.Consequence
 	case name == "CalledProcessError": // the process that failed printed more
 		return catalogue.RowException, catalogue.Ending
 	case codeOnly().MatchString(e.Text()), name == "ProcessExitedException", isDistributed(e):

@@ -41,20 +41,29 @@ func (s *Scanner) Findings() []Finding {
 	return found
 }
 
-// preferTopic moves an error whose words name a topic before the first one, if that says no
-// more than that something failed and the same writer printed both.
+// preferTopic moves an error whose words name a topic before the first one, if that one names
+// none and the same writer printed both: other words of the same error, or what a library
+// printed before it raised an exception.
 func (s *Scanner) preferTopic(all []*hypothesis) {
 	hasTopic := func(h *hypothesis) bool { return !h.row.Topical || s.matcher.topics.of(h.first.text) != nil }
 	top := all[0]
-	if top.row.Key != catalogue.RowLogged && top.row.Key != catalogue.RowFatal || hasTopic(top) {
+	if hasTopic(top) {
 		return
 	}
-	isNear := func(h *hypothesis, distance int64) bool {
-		return top.row.Key == catalogue.RowLogged && max(distance, -distance) < detailLines || h.row == top.row && 0 < distance && distance < lastLines
+	isBeside := func(h *hypothesis) bool {
+		distance := h.first.number - top.first.number
+		switch top.row.Key {
+		case catalogue.RowLogged:
+			return max(distance, -distance) < detailLines
+		case catalogue.RowFatal:
+			return h.row == top.row && 0 < distance && distance < lastLines
+		case catalogue.RowException:
+			return -detailLines < distance && distance < 0 && h.first.later == 0 && h.first.kind.Has(catalogue.General)
+		}
+		return false
 	}
 	for i, h := range all {
-		distance := h.first.number - top.first.number
-		if h.row.Kind.Has(catalogue.General) && hasTopic(h) && h.tier < catalogue.TierSurvived && h.first.stream == top.first.stream && h.first.rank == top.first.rank && isNear(h, distance) {
+		if h.row.Kind.Has(catalogue.General) && h.tier < catalogue.TierSurvived && h.first.stream == top.first.stream && h.first.rank == top.first.rank && hasTopic(h) && isBeside(h) {
 			h.tier = top.tier
 			copy(all[1:], all[:i])
 			all[0] = h

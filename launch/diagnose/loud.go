@@ -96,7 +96,7 @@ func isHeadline(text string) bool {
 	}
 	last := end[strings.LastIndexByte(end, ' ')+1:]
 	mayEnd := len(last) < 8 || strings.ContainsAny(last[len(last)-1:], ":!)")
-	return strings.HasPrefix(text, "terminate called after") || strings.Contains(text[max(0, len(text)-40):], "Exception in ") && !strings.ContainsAny(last, ".:") || mayEnd && headlineEnd().MatchString(end) ||
+	return strings.HasPrefix(text, "terminate called after") || strings.HasPrefix(text, "Reason: ") || strings.Contains(text[max(0, len(text)-40):], "Exception in ") && !strings.ContainsAny(last, ".:") || mayEnd && headlineEnd().MatchString(end) ||
 		banner().MatchString(text) && strings.ContainsAny(text[len(text)-1:], "-=*#")
 }
 

@@ -50,7 +50,7 @@ func Topics() []Topic {
 		},
 		{
 			Checks:  ids("L02"),
-			Pattern: `too many open files|\bEMFILE\b`,
+			Pattern: `too many open files|items of ancdata|\bEMFILE\b`,
 			Cause:   "the limit of open files was reached", Fix: "raise it (ulimit -n, LimitNOFILE of the service, --ulimit nofile of the container), or open fewer files at a time",
 		},
 		{
