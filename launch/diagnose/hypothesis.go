@@ -100,7 +100,7 @@ func (s *Scanner) showsCertainFailure(h *hypothesis) bool {
 			return false
 		case e.kind == catalogue.Root:
 			return true
-		case e.kind == catalogue.Logged && e.row.Key == catalogue.RowLogged, e.row.Key == catalogue.RowCascade: // programs log many errors
+		case e.kind == catalogue.Warning && !e.inTraceback, e.kind == catalogue.Logged && e.row.Key == catalogue.RowLogged, e.row.Key == catalogue.RowCascade: // programs log many errors
 			return false
 		case e.kind.Has(catalogue.MayBeCaught):
 			return e.later == 0 && e.other <= 3
