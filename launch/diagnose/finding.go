@@ -110,7 +110,10 @@ func (s *Scanner) finding(h *hypothesis) Finding {
 	}
 	if h.row.Topical {
 		if topic := s.matcher.topics.of(f.Text); topic != nil {
-			f.ID, f.Checks, f.Meaning, f.Fix = topic.Checks[0], topic.Checks[1:], topic.Cause, topic.Fix
+			f.Meaning, f.Fix = topic.Cause, topic.Fix
+			if len(topic.Checks) > 0 {
+				f.ID, f.Checks = topic.Checks[0], topic.Checks[1:]
+			}
 		}
 	}
 	if versions := s.job.versionsText(); versions != "" && f.ID == "V01" {

@@ -45,7 +45,10 @@ func (s *Scanner) Findings() []Finding {
 // none and the same writer printed both: other words of the same error, or what a library
 // printed before it raised an exception.
 func (s *Scanner) preferTopic(all []*hypothesis) {
-	hasTopic := func(h *hypothesis) bool { return !h.row.Topical || s.matcher.topics.of(h.first.text) != nil }
+	hasTopic := func(h *hypothesis) bool {
+		topic := s.matcher.topics.of(h.first.text)
+		return !h.row.Topical || topic != nil && len(topic.Checks) > 0
+	}
 	top := all[0]
 	if hasTopic(top) {
 		return

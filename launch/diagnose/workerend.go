@@ -409,7 +409,9 @@ func meaningOfCode(code int) (key string, stopped bool) {
 	switch code {
 	case 126, 127: // as shells say it
 		return catalogue.RowNotFound, false
-	case -int(unix.SIGILL), -int(unix.SIGFPE), -int(unix.SIGSEGV):
+	case -int(unix.SIGILL):
+		return catalogue.RowIllegal, false
+	case -int(unix.SIGFPE), -int(unix.SIGSEGV):
 		return catalogue.RowCrashed, false
 	case -int(unix.SIGBUS):
 		return catalogue.RowBusError, false

@@ -59,7 +59,7 @@ func deviceRows() []Row {
 		},
 		{
 			Key: "x02", Checks: ids("D09"), Kind: Primary, Pattern: `(?:all CUDA-capable devices are|CUDA-capable device\(s\) is/are) busy or unavailable`,
-			Cause: "another process has the GPU, which is in exclusive mode", Fix: "run nvidia-smi -c 0", Seen: "CUDA 46", Source: "section 4",
+			Cause: "another process has the GPU, or the GPU is in a bad state", Fix: "nvidia-smi on that node shows its processes and its compute mode (nvidia-smi -c 0 ends exclusive mode); if neither explains it, look for Xid lines (dmesg -T) and drain the node", Seen: "CUDA 46", Source: "section 4",
 		},
 		{
 			Key: "x03", Checks: ids("G01"), Kind: Primary, Pattern: `uncorrectable (?:ECC|NVLink) error|CUDA error: .*(?:ECC error|hardware error|GPU is lost)`,
@@ -135,7 +135,7 @@ func deviceRows() []Row {
 		},
 		{
 			Key: "x06", Checks: ids("X-CUDAERR"), Kind: Clue, Pattern: `CUDA error: |Cuda failure|Memory access fault by GPU|HW Exception by GPU|HIP failure|HIP error: |CUDA runtime error \(|unhandled cuda error|cuBLAS error|CUBLAS_STATUS_[A-RT-Z]\w+|CUDNN_STATUS_[A-RT-Z]\w+|CUDA_ERROR_\w+|cudaError[A-Z]\w+|hipError[A-Z]\w+|(?:CUSOLVER|CUSPARSE|CURAND)_STATUS_\w+|CUFFT_\w*(?:ERROR|FAILED)|NVRTC_ERROR\w*|miopenStatus[A-RT-Z]\w+|rocblas_status_[a-rt-z]\w+|HSA_STATUS_ERROR\w*|CUDA (?:error|failure) ?(?:code)?[ =:(]*\d+`,
-			Cause: "a call of CUDA failed", Fix: "run again with CUDA_LAUNCH_BLOCKING=1; look for Xid lines in the kernel's log", Seen: "CUDA", Source: "CUDAException.cpp, src/include/checks.h",
+			Cause: "a call of CUDA failed", Fix: "run again with CUDA_LAUNCH_BLOCKING=1 (ROCm: AMD_SERIALIZE_KERNEL=3), and look for Xid or amdgpu lines in the kernel's log; HSA_OVERRIDE_GFX_VERSION must not name another GPU", Seen: "CUDA", Source: "CUDAException.cpp, src/include/checks.h",
 		},
 	}
 }

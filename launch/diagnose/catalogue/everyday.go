@@ -6,7 +6,7 @@ func everydayRows() []Row {
 	const (
 		library = "the node or image lacks the library, or has another version of it: ldd FILE shows which; load the same module or environment on every node"
 		console = "check that node's console, kernel log (dmesg -T) and storage; take the node out of the job"
-		ask     = "ask for what one node of the partition has: sinfo -o '%n %c %m %G', scontrol show partition"
+		ask     = "ask for what the allocation, or one node of the partition, has: sinfo -o '%n %c %m %G', scontrol show partition, sacctmgr show qos; inside a job SLURM_* variables of an outer one may ask for more: unset them"
 		memory  = "use smaller batches or sequences, activation checkpointing or sharding"
 	)
 	return []Row{
@@ -20,7 +20,7 @@ func everydayRows() []Row {
 		},
 		{
 			Key: RowMPI, Quote: "MPI_ERR_", Checks: ids("X-MPI"), Kind: Clue, Pattern: `(?:MPICH ERROR \[Rank (?P<rank2>\d+)\] .*\[(?P<host>[\w.-]+)\] - .*)?(?:\(rank (?P<rank>\d+) in comm \d+\): )?Fatal error in (?:internal_|P?MPI_?)\w+:(?: |$)|\*\*\* MPI_ERR_\w+: |\(rank (?P<rank3>\d+) in comm \d+\): [^a]|\*\*\* An error occurred in MPI_\w+|MPI_INIT failed for some reason`,
-			Cause: "a call of MPI failed", Fix: "the lines below it say which argument or transport: compare counts and types of sender and receiver, and look for an earlier error of another rank", Seen: "Open MPI, MPICH", Source: "MPI_Error_string(3)",
+			Cause: "a call of MPI failed", Fix: "the end of its error stack says why: a name that does not resolve, a port, a transport (UCX_TLS, FI_PROVIDER), or counts and types that differ between ranks; look for an earlier error of another rank, too", Seen: "Open MPI, MPICH", Source: "MPI_Error_string(3)",
 		},
 		{
 			Key: "s02", Checks: ids("X-MPI", "N01"), Kind: Clue, Explains: ids("X-MPI"), Pattern: `selected (?:pml|btl|mtl) \S+, but peer .*\bselected (?:pml|btl|mtl)\b`,
@@ -35,7 +35,7 @@ func everydayRows() []Row {
 			Cause: "Kubernetes restarted a container because its probe got no answer", Fix: "give the probe more time (failureThreshold, timeoutSeconds), or remove it: a worker that computes may not answer", Seen: "Kubernetes", Source: "kubelet",
 		},
 		{
-			Key: "v08", Checks: ids("X-START"), Kind: Clue, Pattern: `Error response from daemon: `,
+			Key: "v08", Topical: true, Checks: ids("X-START"), Kind: Clue, Pattern: `Error response from daemon: `,
 			Cause: "docker could not start the container", Fix: "do what that line says: the image's name, a port that is in use, a folder that does not exist, or the NVIDIA container toolkit (docker run --rm --gpus all IMAGE nvidia-smi tests it)", Seen: "docker", Source: "moby",
 		},
 		{

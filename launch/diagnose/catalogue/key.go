@@ -12,6 +12,7 @@ const (
 	RowNoReason          = "x45" // an exit code without a reason
 	RowKilled            = "x46" // killed by SIGKILL
 	RowCrashed           = "x24"
+	RowIllegal           = "y71" // an instruction that the processor does not have
 	RowBusError          = "x23"
 	RowRAS               = "x48"  // a crash in NCCL's RAS thread
 	RowStopped           = "x92"  // stopped by a launcher or a scheduler

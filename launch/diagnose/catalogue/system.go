@@ -50,8 +50,12 @@ func systemRows() []Row {
 			Cause: "the worker was killed by a bus error, most often because /dev/shm is full", Fix: shm, Seen: "OS", Source: "section 6.5",
 		},
 		{
-			Key: "x24", Checks: ids("X-SEGV"), Kind: Primary, Pattern: `Segfault encountered|\*\*\* SIGSEGV \(@0x[\da-f]+\)|(?:caught|got|received|raised|killed by|terminated by) (?:a |the )?(?:fatal )?signal:? (?:\d+ )?\(?SIGSEGV|Caught signal (?:number )?11 (?:\(Segmentation fault|SEGV)|Signal: Segmentation fault|Fatal Python error: Segmentation fault|\*\*\* SIGSEGV received|signal SIGSEGV: segmentation violation|SIG(?:SEGV|BUS|ILL|FPE) \(0x[0-9a-f]+\) at pc=|\bSegmentation fault\b|\bFloating point exception(?: \(|$)|segfault at [0-9a-f]+ ip|(?:was killed by|failed with) SIGSEGV|SIGILL|Illegal instruction|double free or corruption|AddressSanitizer: `,
-			Cause: "the worker crashed in native code", Fix: "run python -X faulthandler, or keep a core file (ulimit -c unlimited), to see the stack; the usual reason is mixed builds of torch and its extensions", Seen: "OS", Source: "section 6.5",
+			Key: RowIllegal, Checks: ids("X-SEGV"), Kind: Primary, Pattern: `\bSIGILL\b|Illegal instruction`,
+			Cause: "the program uses instructions that the processor of this node does not have", Fix: "compare lscpu of the nodes; build for the oldest processor of the job (no -march=native) or install such a build, or use nodes of one kind", Seen: "OS", Source: "signal(7)",
+		},
+		{
+			Key: "x24", Checks: ids("X-SEGV"), Kind: Primary, Pattern: `Segfault encountered|\*\*\* SIGSEGV \(@0x[\da-f]+\)|(?:caught|got|received|raised|killed by|terminated by) (?:a |the )?(?:fatal )?signal:? (?:\d+ )?\(?SIGSEGV|Caught signal (?:number )?11 (?:\(Segmentation fault|SEGV)|Signal: Segmentation fault|Fatal Python error: Segmentation fault|\*\*\* SIGSEGV received|signal SIGSEGV: segmentation violation|SIG(?:SEGV|BUS|ILL|FPE) \(0x[0-9a-f]+\) at pc=|\bSegmentation fault\b|\bFloating point exception(?: \(|$)|segfault at [0-9a-f]+ ip|(?:was killed by|failed with) SIGSEGV|double free or corruption|AddressSanitizer: `,
+			Cause: "the worker crashed in native code", Fix: "read the stack: gdb with a core file (ulimit -c unlimited), or python -X faulthandler; frequent reasons are builds of a library and its extensions that do not fit, memory of a GPU given to an MPI that does not know it, and a small stack (ulimit -s)", Seen: "OS", Source: "section 6.5",
 		},
 		{
 			Key: "x25", Checks: ids("X-HOSTOOM", "L07"), Kind: Primary, Pattern: `DefaultCPUAllocator: (?:can't allocate|not enough) memory|\bMemoryError\b|std::bad_alloc|(?:OSError|RuntimeError)\b.*Cannot allocate memory|fork: Cannot allocate memory`,
@@ -90,8 +94,12 @@ func systemRows() []Row {
 			Cause: "a limit of the kernel is reached: watches of files, or segments and semaphores of System V; no disk is full", Fix: "on that node: sysctl fs.inotify.max_user_watches=1048576 fs.inotify.max_user_instances=8192; ipcs -l shows the limits of System V, ipcrm removes what old processes left", Seen: "OS", Source: "inotify(7), shmget(2), semget(2)",
 		},
 		{
-			Key: "x29", Quote: "No space left on device", Checks: ids("X-DISK"), Kind: Catchable, Pattern: `No space left on device|Disk quota exceeded|^File size limit exceeded|[Rr]ead-only file system|\[Errno 5\] Input/output error|Stale file handle|unexpected pos \d+ vs \d+|PytorchStreamWriter failed writing`,
-			Cause: "a disk is full, read-only or broken", Fix: "check `df -h` and `quota` for the folder of checkpoints, caches (TMPDIR, HF_HOME, TRITON_CACHE_DIR) and logs on this node", Seen: "OS", Source: "write(2)",
+			Key: "r06", Checks: ids("X-DISK"), Kind: Catchable, Pattern: `\[Errno 5\] Input/output error|Stale file handle`,
+			Cause: "a disk or a file server failed, or a file was removed on the server while it was in use", Fix: "read dmesg -T of that node, and look at the server of that file system; mount it anew on the node, and start again", Seen: "OS", Source: "errno(3)",
+		},
+		{
+			Key: "x29", Quote: "No space left on device", Checks: ids("X-DISK"), Kind: Catchable, Pattern: `No space left on device|Disk quota exceeded|^File size limit exceeded|[Rr]ead-only file system|unexpected pos \d+ vs \d+|PytorchStreamWriter failed writing`,
+			Cause: "a disk is full or read-only, or a quota is used up", Fix: "check `df -h`, `df -i` and `quota` for the folder of checkpoints, caches (TMPDIR, HF_HOME, TRITON_CACHE_DIR) and logs on this node", Seen: "OS", Source: "write(2)",
 		},
 	}
 }

@@ -4,7 +4,7 @@ package catalogue
 // program failed and shows the program's own words; the topic of those words says which
 // machine or setting to look at. A topic never makes a line an error.
 type Topic struct {
-	Checks  []string // the ids of a finding of this topic
+	Checks  []string // the ids of a finding of this topic; none: those of the row
 	Pattern string   // as Row.Pattern
 	Cause   string   // as Row.Cause
 	Fix     string   // as Row.Fix
@@ -15,7 +15,7 @@ func Topics() []Topic {
 	return []Topic{
 		{
 			Checks:  ids("X-AUTH"),
-			Pattern: `\blicen[cs]e\b.{0,40}\b(?:not valid|invalid|expired|denied|unavailable|limit|could not be|not found)\b|\b(?:no|invalid|expired) (?:\w+ )?licen[cs]e\b`,
+			Pattern: `\blicen[cs]e\b.{0,40}\b(?:not valid|invalid|expired|denied|unavailable|limit|could not be|not found)\b|\b(?:no|invalid|expired) (?:\w+ )?licen[cs]e\b|\b(?:token|licen[cs]e) ?server\b`,
 			Cause:   "the program got no licence", Fix: "the licence must cover this release and this node; the licence server must be reached from the node and have free seats",
 		},
 		{
@@ -40,7 +40,7 @@ func Topics() []Topic {
 		},
 		{
 			Checks:  ids("X-DISK"),
-			Pattern: `no space left|disk (?:is )?full|(?:disk )?quota (?:was |is )?exceeded|read-only file system|\bENOSPC\b|\bEDQUOT\b|not enough (?:free )?disk space|not enough space (?:on|left)\b|errno 122|input/output error|stale file handle|file write failed|create local dir`,
+			Pattern: `no space left|disk (?:is )?full|(?:disk )?quota (?:was |is )?exceeded|read-only file system|\bENOSPC\b|\bEDQUOT\b|not enough (?:free )?disk space|not enough space (?:on|left)\b|errno 122|\bover \d+% full|input/output error|stale file handle|file write failed|create local dir`,
 			Cause:   "a disk is full, read-only or broken", Fix: "check `df -h` and `quota` for the folder of checkpoints, caches (TMPDIR, HF_HOME, TRITON_CACHE_DIR) and logs on this node",
 		},
 		{
@@ -87,6 +87,50 @@ func Topics() []Topic {
 			Checks:  ids("X-LIBRARY", "V05"),
 			Pattern: `cannot open shared object|undefined symbol|symbol lookup error|wrong ELF class|version .\S+' not found|does not match the version \S+ was compiled|UnsupportedClassVersionError|compiled by a more recent version|(?:was |were )?(?:compiled|built) (?:with|for|against) (?:a )?(?:different|another|newer|older|incompatible)`,
 			Cause:   "a library is missing, or of another version than the program was built for", Fix: "ldd FILE shows what is missing; load the same module or environment on every node, and build with the versions that run",
+		},
+		{
+			Pattern: `x509|certificate.{0,40}\b(?:expired|verify|unknown|invalid|not valid)|CERTIFICATE_VERIFY_FAILED|SSLError`,
+			Cause:   "a certificate was refused", Fix: "the clock of that node must be right (date), and its system or image needs the authority's certificate (ca-certificates, REQUESTS_CA_BUNDLE); otherwise renew the server's certificate",
+		},
+		{
+			Pattern: `database is locked|lock wait timeout|unable to lock\b|(?:could not|cannot|failed to) (?:obtain|acquire|get) (?:a |the )?lock`,
+			Cause:   "another process holds a lock, or the file system has none", Fix: "look who holds it (lslocks, fuser, the server's list); on network file systems mount with locks, put such files on a local disk, or turn them off (HDF5_USE_FILE_LOCKING=FALSE)",
+		},
+		{
+			Pattern: `\btruncated\b|\bcorrupt(?:ed|ion)?\b|unexpected end of (?:file|data|stream)|unexpected eof|bad magic|invalid (?:header|magic|zip|gzip)|checksum|\bCRC\b|not a (?:zip|gzip|tar|valid) file|Error while deserializing|IncompleteBuffer|PytorchStreamReader|UnpicklingError`,
+			Cause:   "a file is damaged or incomplete", Fix: "compare its size and checksum with the original, then download or write it again; a full disk, or a job that was killed while it wrote, leaves such files",
+		},
+		{
+			Pattern: `Error\(s\) in loading state_dict|size mismatch for|shape mismatch for|(?:missing|unexpected) keys?\b|different (?:\w+ )?world size|DP world size|\bcheckpoint\b.{0,80}(?:mismatch|not match|different|incompatible)`,
+			Cause:   "a checkpoint does not fit the model or the number of ranks", Fix: "compare the configuration with that of the run which wrote it (sizes, parallelism, number of ranks), or convert the checkpoint; another folder starts from the beginning",
+		},
+		{
+			Pattern: `\b(?:loss|grad\w*|gradients?|output|value)\b.{0,30}\b(?:is |are |was |became |went to |=)?(?:nan|inf|infinity|non-?finite|not finite)\b|\bnan\b.{0,30}\b(?:detected|found|encountered|loss|grad)|grad_scale is too small|loss scale\b.{0,40}\bminimum|diverged\b`,
+			Cause:   "the numbers of the training became infinite or NaN", Fix: "look at the data of that step and at the last losses; a lower learning rate, gradient clipping or bf16 in place of fp16 help; all ranks see the same",
+		},
+		{
+			Pattern: `unexpected keyword argument|cannot import name|module '\S+' has no attribute|type object '\S+' has no attribute|no longer (?:supported|acceptable|available|accepts?)|(?:has been|was) (?:removed|renamed) in|\brequires? (?:\w+ )?[\w.-]+ ?(?:[<>=~]=|>|<) ?\d|(?:incompatible|not compatible) with|version .{0,40}\b(?:required|mismatch|too old|not supported)`,
+			Cause:   "the versions of two programs or libraries do not fit", Fix: "pip list (conda list, module list) on that node shows what it has; install the versions that the program names, the same on all nodes",
+		},
+		{
+			Pattern: `KeyError: '[A-Z][A-Z0-9_]{2,}'|environment variable .{0,40}(?:not set|missing|required|undefined)|Environment::Get`,
+			Cause:   "a variable of the environment that the program reads is not set", Fix: "set it for the workers on every node: gorun sets RANK, WORLD_SIZE, LOCAL_RANK and MASTER_ADDR, and -x NAME or --env-file gives others",
+		},
+		{
+			Pattern: `\b(?:MPI|world|TP|PP|DP)[ _]?size\b.{0,40}(?:!=|==|\bmust|\bdoes not|\bshould|divisible|\bmatch)|number of (?:gpus?|devices?|process\w*|ranks|nodes|workers)\b.{0,60}(?:must|does not|not match|divisible|power of two|available|exceeds|greater|less)|not divisible by|requested gpus?:|\bbut (?:your machine )?only (?:has|have|found)\b`,
+			Cause:   "the program wants another number of processes or GPUs than it has", Fix: "compare the number of processes (--nproc-per-node, mpirun -n, WORLD_SIZE) and of visible GPUs with the sizes that the program is given (tensor, pipeline and data parallelism)",
+		},
+		{
+			Pattern: `(?:invalid|unknown|unsupported|missing|illegal|bad|unrecognized) (?:value|option|argument|setting|parameter|key|field|config\w*|choice|flag|mode|type)|must be (?:one of|a |an |positive|set|specified|given|in )|is not (?:a valid|supported|allowed|recognized)|should be (?:one of|a |an )|mapping values are not allowed|could not override|not in struct|\b(?:option|argument|parameter|value|field|variable)s?\b.{0,20}\b(?:is|are) (?:required|not set)\b`,
+			Cause:   "the program does not accept a setting or its input", Fix: "correct what the line names: an argument, a variable, the configuration or the input",
+		},
+		{
+			Pattern: `\b5\d\d (?:server error|internal server|bad gateway|service unavailable|gateway time)|service (?:is )?unavailable|(?:read|request|connection|operation|connect)\b.{0,20}\btimed? ?out|max retries exceeded|RemoteDisconnected|ProtocolError|unexpected status`,
+			Cause:   "a server did not answer, or failed", Fix: "try it from that node (curl -v URL), with the job's proxy variables; a server that is only slow needs a longer time-out or a retry",
+		},
+		{
+			Pattern: `\b(?:file|folder|directory|path|data ?set|image|model|checkpoint|object|bucket)s?\b.{0,80}\b(?:not found|missing|does not exist|is empty)\b|(?:cannot|can't|unable to|could not|couldn't) (?:find|locate)\b`,
+			Cause:   "the program does not find what the line names", Fix: "put it there on every node, or correct the name, the path or the folder in which the program runs",
 		},
 	}
 }
