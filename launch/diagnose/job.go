@@ -138,6 +138,7 @@ func jobLines() []jobLine {
 		{pattern: successLine, read: (*Scanner).readSuccess, mayRepeat: true},
 		{pattern: jobSuccessLine, read: (*Scanner).readJobSuccess, mayRepeat: true},
 		{pattern: failedState, read: (*Scanner).readFailedState},
+		{pattern: failedEnd, read: (*Scanner).readFailedEnd},
 		{pattern: exitZeroLine, read: (*Scanner).readExitZero, mayRepeat: true},
 	}
 	for _, pattern := range endPatterns() {

@@ -9,9 +9,6 @@ import (
 	"github.com/gorun/gorun/launch/diagnose/prefix"
 )
 
-// maxOutcomes bounds the lines of one log that say how the job went on.
-const maxOutcomes = 256
-
 // outcomes holds the lines that say that all errors before them were overcome: the
 // last such line of each log.
 type outcomes map[int]int64
@@ -26,6 +23,10 @@ const jobSuccessLine = `(?i)\b(?:job|run|workflow|experiment|pipeline|execution|
 // failedState matches a job or task in a table of Slurm that did not end well.
 const failedState = `(?-i:\b(?:FAILED|TIMEOUT|NODE_FAIL|OUT_OF_ME\w*|BOOT_FAIL|CANCELLED\S*)) +\d+:\d+\b`
 
+// failedEnd matches what stands in the last lines of a job that failed: the end of its
+// script, and what schedulers and their tables say.
+const failedEnd = `(?i), exit [1-9]\d{0,2}\b|^\W*exit [1-9]\d{0,2}$|\bexit_status:?\s+[1-9]\d{0,2}\b|\bjob \S+ (?:has )?failed\b|\bjob execution failed\b|code=exited, status=[1-9]|\bJob was held\b|^[a-z0-9][a-z0-9.-]*\s+(?:\d+/\d+\s+)?(?-i:Error|Failed|Aborted)\s|\bstatus: +failed$`
+
 // exitZeroLine matches the good end of a process or a task that may not be the whole job.
 const exitZeroLine = `(?i)\b(?:task|trial)\b.{0,60}\b(?:succeeded|successful|completed successfully|finished successfully)\b|\bexit(?:ed with)? (?:code|status)[ :=]+0\b|\bexited with (?:return|exit) code 0\b|\bMarking task as SUCCESS\b|^exit[ =:]0$|"exit_?code":\s*0\b`
 
@@ -33,24 +34,55 @@ const exitZeroLine = `(?i)\b(?:task|trial)\b.{0,60}\b(?:succeeded|successful|com
 var failedTests = match.Lazy(`(?i)\b[1-9]\d* (?:failed|errors?)\b`)
 
 // restartLine matches what launchers print when they start the workers once more.
-const restartLine = `(?i)will restart worker group|\b(?:job|attempt|run|training)\b.{0,60}\b(?:relaunch|resubmit)|\b(?:relaunch|resubmitt)(?:ing|ed)?\b.{0,30}\b(?:job|run|training|nodes)\b|\breset workers: \d+|: restoring the last commit|\brecovered from (?:the |a )?failure|gorun\S*: restart \d+ of \d+: |\bSLURM_RESTART_COUNT[=:] ?[1-9]`
+const restartLine = `(?i)will restart worker group|\b(?:job|attempt|run|training)\b.{0,60}\b(?:relaunching|relaunched|resubmitting|resubmitted)\b|\b(?:relaunching|relaunched|resubmitting|resubmitted)\b.{0,30}\b(?:job|run|training|nodes)\b|\breset workers: \d+|: restoring the last commit|\brecovered from (?:the |a )?failure|gorun\S*: restart \d+ of \d+: `
 
 // resumeLine matches what a program prints when it goes on from a checkpoint: an end of
 // the job before it, from outside, was overcome.
-const resumeLine = `(?i)\bresum(?:ing|ed)(?: training| run)? from\b|\brestor(?:ing|ed) (?:\w+ )?from (?:checkpoint|step|epoch)\b`
+const resumeLine = `(?i)\bSLURM_RESTART_COUNT[=:] ?[1-9]|\bresum(?:ing|ed)(?: training| run)? from\b|\brestor(?:ing|ed) (?:\w+ )?from (?:checkpoint|step|epoch)\b`
 
 // readSuccess reads a line that says that the job, or its part, ended well.
 func (s *Scanner) readSuccess(l *line, _ *match.Fields) {
-	if !failedTests().Match(l.raw) && !bytes.Contains(l.raw, []byte(", but ")) && !s.logs[l.stream.log].isTail {
+	switch {
+	case failedTests().Match(l.raw), noSuccess().Match(l.raw), isPartly(l.raw), s.logs[l.stream.log].isTail:
+	case l.Rank > 0 || l.Local > 0 || l.Task > 0: // rank 0 speaks for all
+		s.overcomeIn(l.stream)
+	default:
 		s.overcome(l)
-		s.job.wentWell[l.stream.log] = len(s.job.wentWell) < maxOutcomes
+		s.job.wentWell[l.stream.log] = true
 	}
+}
+
+// noSuccess matches a line that has the words of a good end and means something else.
+var noSuccess = match.Lazy(`(?i)\b(?:not|no|never|cannot|can't|won't|without success|un\w*success\w*)\b|, but |\bwith (?:\d+ )?errors?\b|: false\b|\(failed\)|\b(?:previous|last|earlier) (?:job|run|attempt|task)\b|\bsync\w*\b|\b(?:epoch|step|iter\w*) \d`)
+
+// partOf matches a number of parts.
+var partOf = match.Lazy(`\b(\d+) (?:of|/) (\d+)\b`)
+
+// isPartly reports whether a line speaks of some of several parts.
+func isPartly(line []byte) bool {
+	m := partOf().FindSubmatch(line)
+	return m != nil && !bytes.Equal(m[1], m[2])
 }
 
 // readFailedState reads it. That other tasks of the table completed says nothing then.
 func (s *Scanner) readFailedState(l *line, _ *match.Fields) {
 	s.readFailedTests(l, nil)
 	s.job.failedAt = l.ref()
+}
+
+// readFailedEnd notes such a line.
+func (s *Scanner) readFailedEnd(l *line, _ *match.Fields) {
+	if !s.matcher.wordings.GoesOn(l.raw) && !serviceLine().Match(l.raw) {
+		s.job.failedAt = l.ref()
+	}
+}
+
+// weighEnd takes the job for failed if one of the last lines of the log says so.
+func (s *Scanner) weighEnd() {
+	last := s.job.failedAt
+	if last.number > s.job.overcome[last.log] && last.log == len(s.logs)-1 && s.number-last.number < lastLines {
+		s.job.failed = true
+	}
 }
 
 // endOfPart matches the good end of one container of docker compose.
@@ -71,7 +103,7 @@ func (s *Scanner) readExitZero(l *line, _ *match.Fields) {
 		h, _ := prefix.ReadHead(append(bytes.Clone(m[1]), " | "...))
 		s.overcomeIn(streamKey{l.stream.log, h.Label})
 	} else if l.Rank < 0 && l.Local < 0 && l.Task < 0 {
-		s.job.wentWell[l.stream.log] = len(s.job.wentWell) < maxOutcomes
+		s.job.wentWell[l.stream.log] = true
 	}
 }
 
@@ -105,7 +137,7 @@ func (s *Scanner) readServerBack(l *line, f *match.Fields) {
 }
 
 // negation matches the words of a line that says that something does not happen.
-var negation = match.Lazy(`(?i)\b(?:no|not|never|cannot|can't|won't)\b`)
+var negation = match.Lazy(`(?i)\b(?:no|not|never|cannot|can't|won't|disabled)\b`)
 
 // readRestart reads a launcher's line about a restart. The failure of the attempt
 // before it is not why the job failed.
@@ -128,7 +160,7 @@ func (s *Scanner) readResume(l *line, _ *match.Fields) {
 // overcome forgets the ends and the waits of the attempt that is over, and marks the
 // errors before the line as overcome.
 func (s *Scanner) overcome(l *line) {
-	if s.logs[l.stream.log].isTail || len(s.job.overcome) >= maxOutcomes {
+	if s.logs[l.stream.log].isTail {
 		return
 	}
 	s.endTracebacks(func(t *tracebackReader) bool { return t.firstLine <= l.number })

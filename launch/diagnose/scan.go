@@ -241,6 +241,7 @@ func (s *Scanner) needsEveryLine() bool {
 func (s *Scanner) endLog() {
 	s.endTracebacks(func(*tracebackReader) bool { return true })
 	s.followed, s.excerpts = nil, nil
+	s.weighEnd()
 	s.readHint()
 }
 
