@@ -136,6 +136,9 @@ func (of *suspects) explain(end *event) bool {
 		return slices.ContainsFunc(of.causes, func(o *event) bool { return o.row.Key == end.row.Key || o.row.Key == catalogue.RowRAS })
 	}
 	return len(of.causes) > 0 || slices.ContainsFunc(of.others, func(o *event) bool {
+		if end.row.Key == catalogue.RowKilled && o.kind.Tier() >= catalogue.TierConsequence {
+			return false // no consequence kills a process
+		}
 		return o.rank < 0 || o.rank == end.rank || o.pid > 0 && o.pid == end.pid
 	})
 }
@@ -180,7 +183,8 @@ func (s *Scanner) exitEvent(all []*hypothesis) *event {
 		return nil
 	}
 	var first *event
-	for rank, e := range s.job.exited {
+	for _, rank := range slices.Sorted(maps.Keys(s.job.exited)) {
+		e := s.job.exited[rank]
 		isAhead := len(lost) > 0
 		for _, o := range lost {
 			isAhead = isAhead && o.rank != rank && before(e, o)

@@ -242,12 +242,17 @@ func (s *Scanner) recordMatch(row *compiledRow, f *match.Fields, l *line) {
 		e.kind = catalogue.Warning
 	}
 	e.handled = row.Kind.Has(catalogue.MayBeCaught) && warningLine().Match(l.raw) ||
-		row.Kind == catalogue.Primary && s.matcher.wordings.GoesOn(l.raw) ||
+		row.Kind == catalogue.Primary && maySurvive(row) && s.matcher.wordings.GoesOn(l.raw) ||
 		row.Key == catalogue.RowStopped && hasRestarted && l.number-restarted < detailLines // a restart stops the workers that are left
 	s.record(e, "")
 	if t := s.tracebacks[l.stream]; t != nil && t.isOpen() {
 		t.events = append(t.events[:min(len(t.events), 16)], e)
 	}
+}
+
+// maySurvive reports whether a process can go on after an error of a row.
+func maySurvive(row *compiledRow) bool {
+	return !slices.Contains([]string{"X-CUDAERR", "X-LIBRARY", "X-RESOURCES", "X-SEGV", "D01"}, row.ID())
 }
 
 // levelOfTensorFlow matches the front of a line that TensorFlow wrote as a warning or as
@@ -271,7 +276,7 @@ func (s *Scanner) countLaterLines(l *line) {
 	kept := s.followed[:0]
 	for _, e := range s.followed {
 		if e.stream == l.stream {
-			e.handled = e.handled || recovers && e.later < 3 && e.kind != catalogue.Root
+			e.handled = e.handled || recovers && e.later < 3 && e.kind != catalogue.Root && maySurvive(e.row)
 			if e.other++; progresses || e.other%hintLines == 0 {
 				e.later++
 			}

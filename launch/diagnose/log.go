@@ -36,7 +36,7 @@ var (
 var sectionTitle = match.Lazy(`^(?:={2,}|-{2,}|#{2,})>? ?(?P<title>\S.{0,200}?)(?: ?<?(?:={2,}|-{2,}|#{2,}):?)?$`)
 
 // titleOfFile matches a title that names a file, or a host and a command.
-var titleOfFile = match.Lazy(`^(?:\S+ )?(?:\S*/)?\S+\.(?:log|out|err|txt|stderr|stdout)\b|^/\S+$|^(?P<host>[a-z][\w.-]*\d[\w.-]*): \S|^\S+ \((?P<host2>(?:\d{1,3}\.){3}\d{1,3}|[a-z][\w.-]*\d[\w.-]*)\) \S`)
+var titleOfFile = match.Lazy(`^(?:\S+ )?(?:\S*/)?\S+\.(?:log|out|err|txt|stderr|stdout)\b|^/\S+$|^(?P<host>[a-z][\w.-]*\d[\w.-]*): (?:dmesg|journalctl|nvidia-smi|kubectl|cat|tail|head|log\b|\S+\.service)|^(?:worker|head|node|host|master|server|rank) \((?P<host2>(?:\d{1,3}\.){3}\d{1,3}|[a-z][\w.-]*\d[\w.-]*)\) \S`)
 
 // readSection reads a line that begins the lines of another file.
 func (s *Scanner) readSection(p []byte) bool {

@@ -18,10 +18,10 @@ const successLine = `(?i)worker group successfully finished|\b\d+ passed\b.* in 
 	"Trainer\\.fit` stopped:" + `|Out of bounds values : 0 OK|\ball \d+ tests passed|\b100% tests passed|^test result: ok\b|^# fail 0\b|^Ran \d+ tests? in [\d.]+s$|^ok  \t|^Tests: .*\d+ passed, \d+ total|'train_runtime': |\btraining is done\b|Total run time: `
 
 // jobSuccessLine matches what programs that start jobs print when a job ended well.
-const jobSuccessLine = `(?i)\b(?:job|run|workflow|experiment|pipeline|execution|analysis|simulation|calculation)\b.{0,60}\b(?:succeeded|successful|completed successfully|finished successfully)\b|^(?:all )?(?:done|finished|completed) successfully|\b(?:execution|pipeline|workflow|job|run|exit) status: OK$|^\d+ of \d+ steps \(100%\) done|^\S*job\S*/\S+\s+(?:Succeeded|Complete)\b|(?-i:\b\d+ COMPLETED$|\bCOMPLETED +0:0\b)|\b(?:stopped|finished|done|ended|completed|exited)(?: with rc=0|, rc=0|: rc=0| \(rc=0| rc=0)\b|\bJob \d+ finished: .*, took [\d.]+ s$|^PASSED$`
+const jobSuccessLine = `(?i)\b(?:job|run|workflow|experiment|pipeline|execution|analysis|simulation|calculation)\b.{0,60}\b(?:succeeded|successful|completed successfully|finished successfully)\b|^(?:all )?(?:done|finished|completed) successfully|\b(?:execution|pipeline|workflow|job|run|exit) status: OK$|^\d+ of \d+ steps \(100%\) done|^All tests passed\b|\bBUILD SUCCESS\b|^\S*job\S*/\S+\s+(?:Succeeded|Complete)\b|(?-i:\b\d+ COMPLETED$|\bCOMPLETED +0:0\b)|\b(?:stopped|finished|done|ended|completed|exited)(?: with rc=0|, rc=0|: rc=0| \(rc=0| rc=0)\b|\bJob \d+ finished: .*, took [\d.]+ s$|^PASSED$`
 
 // failedState matches a job or task in a table of Slurm that did not end well.
-const failedState = `(?-i:\b(?:FAILED|TIMEOUT|NODE_FAIL|OUT_OF_ME\w*|BOOT_FAIL|CANCELLED\S*)) +\d+:\d+\b`
+const failedState = `(?-i:^\s*\d\S*\s.*\b(?:FAILED|TIMEOUT|NODE_FAIL|OUT_OF_ME\w*|BOOT_FAIL|CANCELLED\S*)) +\d+:\d+(?:\s|$)`
 
 // failedEnd matches what stands in the last lines of a job that failed: the end of its
 // script, and what schedulers and their tables say.

@@ -116,6 +116,10 @@ func (s *Scanner) readTraceback(l *line) {
 	}
 }
 
+// saysItGoesOn matches a line of a message, or of the program after it, that says what the
+// program does in spite of the exception.
+var saysItGoesOn = match.Lazy(`(?i)^\W{0,3}(?:(?:we are |we will |i am |will )?(?:retry|retrying|skip|skipping|ignoring|falling back|continuing|recovered)|using \S+ instead)\b`)
+
 // triesAgain matches what a program logs before the traceback of an error after which it
 // tries again.
 var triesAgain = match.Lazy(`(?i)\bretry(?:ing)?\b|\btry(?:ing)? again\b`)
@@ -133,6 +137,9 @@ func (s *Scanner) goesOnBefore(l *line) bool {
 // writer between the frames.
 func (t *tracebackReader) trimPrefix(text string, n int64) string {
 	rest, ok := strings.CutPrefix(text, t.prefix)
+	if python.IsTraceback(text) { // which may be the prefix of another one, too
+		rest, ok = text, false
+	}
 	if t.isFirst && text != "" {
 		t.isFirst, t.isStrict = false, ok
 	}
@@ -274,7 +281,7 @@ func (s *Scanner) recordException(t *tracebackReader, e python.Exception, end in
 		if n := number(trailingRank(), []byte(line)); n >= 0 && !ev.hasOrigin() {
 			ev.rank = n
 		}
-		ev.handled = ev.handled || s.matcher.wordings.GoesOn([]byte(line))
+		ev.handled = ev.handled || saysItGoesOn().MatchString(line)
 	}
 	if ev.host == "" && !ev.hasOrigin() {
 		ev.nameOrigin(s.matcher.wordings, []byte(e.Text()))

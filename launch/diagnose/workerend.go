@@ -1,6 +1,7 @@
 package diagnose
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"iter"
@@ -215,7 +216,7 @@ var (
 )
 
 // exitCode matches an exit code in any words.
-const exitCode = `(?i)\bexit(?:ed|ing)?(?: ?code| status| value|ed with|s with| with)(?: (?:non-?zero|code|status|exit|return|error))* ?[:= (]*(?P<code>-?\d+)|\b(?:finished|ended|completed|terminated|failed|stopped|done)(?: at \S+)?,? with (?:exit )?(?:status|code|rc)[ =:]*(?P<code3>-?\d+)|\(return value (?P<code4>\d+)\)|\breturn(?:ed)?(?: non-?zero)?(?: exit)? (?:code|status):?[ =]+(?P<code2>-?\d+)|(?P<core>core dumped)`
+const exitCode = `(?i)\bexit(?:ed|ing)?(?: ?code| status| value|ed with|s with| with (?:code|status|value|exit|return|error|non))(?: (?:non-?zero|code|status|exit|return|error))* ?[:= (]*(?P<code>-?\d+)|\b(?:finished|ended|completed|terminated|failed|stopped|done)(?: at \S+)?,? with (?:exit (?:status|code)|rc|non-?zero status)[ =:]*(?P<code3>-?\d+)|^\S*(?:\[\S+\] )?\S+ (?:\S+ )?(?:finished|ended|terminated|failed) with (?:status|code) (?P<code5>[1-9]\d{0,2}) at |\(return value (?P<code4>\d+)\)|\breturn(?:ed)?(?: non-?zero)?(?: exit)? (?:code|status):?[ =]+(?P<code2>-?\d+)|(?P<core>\(core dumped\)|core dumped$)`
 
 // exitSignal matches a process's end by a signal, in any program's words.
 const exitSignal = `\bNegsignal\.(?P<signal>SIG\w+)|\bcode=(?:killed|dumped), status=(?P<signal2>\d+)/|\b(?:killed|terminated|died|crashed) (?:by|with|from|on|due to) signal:? ?(?P<signal3>SIG\w+|\d+)\b|\bsignal: (?P<signal4>killed)\b`
@@ -227,7 +228,7 @@ func (s *Scanner) readExitCode(l *line, f *match.Fields) {
 	if f.Has("core") {
 		code = 1
 	}
-	if code == 0 || s.matcher.wordings.GoesOn(l.raw) || kubeletEvent().Match(l.raw) || serviceLine().Match(l.raw) {
+	if code == 0 || code > 255 || isHTTPCode(code, l.raw) || s.matcher.wordings.GoesOn(l.raw) || kubeletEvent().Match(l.raw) || serviceLine().Match(l.raw) {
 		return
 	}
 	s.job.failed = true
@@ -235,6 +236,11 @@ func (s *Scanner) readExitCode(l *line, f *match.Fields) {
 		s.recordExit(l, code)
 	}
 	s.endNamed(l, code)
+}
+
+// isHTTPCode reports whether the code in a line is rather that of a server's answer.
+func isHTTPCode(code int, line []byte) bool {
+	return code >= 200 && code < 600 && !bytes.Contains(bytes.ToLower(line), []byte("exit"))
 }
 
 // kubeletEvent matches events of Kubernetes about programs that the kubelet runs itself.

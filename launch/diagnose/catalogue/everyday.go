@@ -191,7 +191,7 @@ func everydayRows() []Row {
 			Cause: "a task of Spark failed too often", Fix: "the end of that line and the lines below have the task's exception; the executor's stderr has what led to it", Seen: "Spark", Source: "DAGScheduler",
 		},
 		{
-			Key: "w20", Checks: ids("X-STALL"), Kind: Vague, Pattern: `Heartbeat monitor timed out|watchdog got stuck|No progress (?:for|in) \d+|has been running for more than \d+ seconds without|Timeout waiting for all ranks|Stall(?:ed)? (?:detected|ops)|Watchdog triggered because|\b(?:step|progress|iteration)\b has(?: not|n.t) (?:incremented|advanced|changed|progressed|moved)|\bwatchdog (?:timeout|timed out)(?: \(|[.!]?$| after)|\b(?:hang|deadlock) detected(?:[.!,;:]|$| (?:in|on|at|after)\b)`,
+			Key: "w20", Checks: ids("X-STALL"), Kind: Vague, Pattern: `Heartbeat monitor timed out|watchdog got stuck|No progress (?:for|in) \d+|has been running for more than \d+ seconds without|Timeout waiting for all ranks|Stall(?:ed)? (?:detected|ops)|Watchdog triggered because|\b(?:step|progress|iteration)\b has(?: not|n.t) (?:incremented|advanced|changed|progressed|moved)|\bwatchdog (?:timeout|timed out)(?: \(|[.!]?$| after)|\b(?:hang|deadlock) detected(?:[.!,;]|$| (?:in|on|at|after)\b|: [^n0])`,
 			Cause: "the program made no progress for too long, and no line shows why", Fix: "gorun stacks shows where each rank waits; look for the rank that waits elsewhere", Seen: "torch, frameworks", Source: "frameworks",
 		},
 		{

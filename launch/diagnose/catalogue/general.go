@@ -46,11 +46,11 @@ func catchAllRows() []Row {
 			Cause: "the program was ended by a signal", Fix: "the lines before it, of the same process, show what led to it; a core file (ulimit -c unlimited) has the stack", Seen: "shells", Source: "bash(1)",
 		},
 		{
-			Key: "z09", Topical: true, Checks: ids("X-PYEXC"), Kind: Logged, Pattern: `\w{2,}(?:Error|Exception|NotFound|Failure)(?:: \S|: ?$|\(\w)|^\w+(?:Error|Exception) in \w|^(?-i:Exception): \S|Exception in thread "|Unhandled exception|Uncaught \w+`,
+			Key: "z09", Topical: true, Checks: ids("X-PYEXC"), Kind: Logged, Pattern: `(?-i:\w*[a-z\d](?:Error|Exception|NotFound|Failure))(?:: \S|: ?$|\(\w)|^\w+(?:Error|Exception) in \w|^(?-i:Exception): \S|Exception in thread "|Unhandled exception|Uncaught \w+`,
 			Cause: "the program raised an exception", Fix: read, Seen: "Python, Java, JavaScript", Source: "its words",
 		},
 		{
-			Key: RowFatal, Topical: true, Checks: ids("X-ERROR"), Kind: Fatal, Pattern: `\bNon-OK-status: |(?:level|severity|levelname)"\s*:\s*"(?:fatal|panic|critical|emergency)"|\blevel=(?:fatal|panic|critical)|(?:^|[\s\[|<(:])(?-i:FATAL|CRITICAL|PANIC)[\]:|>) ]|\bfatal ?: |fatal   : |fatal error|panicked at |^panic: |forrtl: severe|pure virtual method called|Check failed: |assertion .{0,200}failed|Assertion failed|Execution halted|^Fatal \w+|Abort trap|what\(\): |^ERROR: LoadError: |Called CmiAbort|\bLLVM ERROR: |(?-i:\b[A-Z]+_ASSERT(?:ION)?\b ?[:(])`,
+			Key: RowFatal, Topical: true, Checks: ids("X-ERROR"), Kind: Fatal, Pattern: `\bNon-OK-status: |(?:level|severity|levelname)"\s*:\s*"(?:fatal|panic|critical|emergency)"|\blevel=(?:fatal|panic|critical)|(?:^|[\s\[|<(:])(?-i:FATAL|CRITICAL|PANIC)[\]:|>) ]|\bfatal ?: |fatal   : |fatal error|panicked at |^panic: |forrtl: severe|pure virtual method called|Check failed: |assertion .{0,200}failed|Assertion failed|Execution halted|^Fatal \w+|Abort trap|what\(\): |^ERROR: LoadError: |Called CmiAbort|\bLLVM ERROR: |(?-i:\b[A-Z]+_ASSERT(?:ION)?\b ?[:(]).{0,200}\bfail`,
 			Cause: "the program ended itself with this error", Fix: read, Seen: "loggers, runtimes", Source: "its words",
 		},
 		{

@@ -100,7 +100,7 @@ var prefixesByByte = sync.OnceValue(func() *[256][]prefix {
 			first = p[1]
 		}
 		for c := range by {
-			if line := []byte{byte(c), '0'}; first.text == string(line[:1]) || first.text != "" && first.text[0] == byte(c) || first.text == "" && first.length(line) > 0 {
+			if line := []byte{byte(c), '0', 'a'}; first.text == string(line[:1]) || first.text != "" && first.text[0] == byte(c) || first.text == "" && first.length(line) > 0 {
 				by[c] = append(by[c], p)
 			}
 		}
@@ -152,7 +152,7 @@ func (p *prefixPart) length(line []byte) int {
 			return n
 		}
 	case "Host":
-		if n := nameLength(line, false); n > 0 {
+		if n := nameLength(line, false); n > 0 && len(bytes.Trim(line[:n], "0123456789")) > 0 {
 			return n
 		}
 	case "tag":
