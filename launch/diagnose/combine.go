@@ -101,7 +101,6 @@ func (s *Scanner) combine(all []*hypothesis) []*event {
 	s.nameWriters(of.causes)
 	s.nameWriters(of.others)
 	s.nameProcess(all)
-	findRaisers(all)
 	var combined []*event
 	add := func(e *event, counts bool) {
 		if e != nil && counts {
@@ -151,13 +150,13 @@ const minMessage = 16
 // its first report: schedulers of tasks raise the errors of their workers once more.
 func findRaisers(all []*hypothesis) {
 	for _, h := range all {
-		e := h.events[0]
+		e := h.first
 		_, message, ok := strings.Cut(e.text, ": ")
 		if message, _, _ = strings.Cut(message, " ("); h.row.Key != catalogue.RowException || !ok || len(message) < minMessage {
 			continue
 		}
 		for _, o := range all {
-			if first := o.events[0]; first.row.Kind.Has(catalogue.General) && first.stream != e.stream && comparable(first, e) && before(first, e) && strings.Contains(first.text, message) {
+			if first := o.first; first.row.Kind.Has(catalogue.General) && first.stream != e.stream && comparable(first, e) && before(first, e) && strings.Contains(first.text, message) {
 				e.log, e.number, e.when, e.stream, e.origin, e.text = first.log, first.number, first.when, first.stream, first.origin, first.text
 			}
 		}
@@ -193,7 +192,10 @@ func (s *Scanner) exitEvent(all []*hypothesis) *event {
 			first = e
 		}
 	}
-	return first
+	if first == nil {
+		return nil
+	}
+	return copies(first)[0]
 }
 
 // addressesOf returns the addresses of one family that a host announced. Each host

@@ -138,6 +138,7 @@ func (s *Scanner) weigh(wasOvercome func(*event) bool) []*hypothesis {
 	for _, h := range list {
 		s.rate(h)
 	}
+	findRaisers(list)
 	markConsequences(list)
 	return list
 }
@@ -213,15 +214,21 @@ func (s *Scanner) lastResort(all hypothesisSet) []*event {
 	}
 	isReason := func(h *hypothesis) bool { return h.row.Key != catalogue.RowSummary }
 	if exit != nil && exit.row.Key != catalogue.RowNoReason && !slices.ContainsFunc(all.list(), isReason) { // the code is a signal
-		return []*event{exit}
+		return copies(exit)
 	}
 	if e := s.job.hint; e != nil && !s.overcomeErrors()[e.likeness()] && !slices.ContainsFunc(all.list(), e.isOutweighedBy) {
-		return []*event{e}
+		return copies(e)
 	}
 	if len(all) == 0 && exit != nil {
-		return []*event{exit}
+		return copies(exit)
 	}
 	return nil
+}
+
+// copies returns a copy of an event that a later call of Findings may need as it is.
+func copies(e *event) []*event {
+	one := *e
+	return []*event{&one}
 }
 
 // markConsequences gives the tier of consequences to hypotheses that a better one

@@ -85,7 +85,10 @@ func (s *Scanner) readExit(l *line, _ *match.Fields) {
 const hintTail = 8
 
 // errorMark matches the short marks of errors: levels of loggers, of the kernel.
-var errorMark = match.Lazy(`^(?:[EF]\d{4} |[EF] \S+:\d+\] |[EF]/\w|<[0-3]>|!!!|\W*❌)|(?:^|\s)[\[(](?:[EF]|ERR|critical|fatal)[\]) ]|(?:^|\s)(?:ERR|CRIT|FTL|ABORT|STOP)[: ]|\blevel=err\b`)
+var errorMark = match.Lazy(`^(?:[EF]\d{4} |[EF] \S+:\d+\] |[EF]/[a-z]\w*: |<[0-3]>\S|!!!\s*[A-Z]|\W*❌)|(?:^|\s)[\[(](?:[EF]|ERR|critical|fatal)[\]) ]|(?:^|\s)(?:ERR|CRIT|FTL|ABORT|STOP)[: ]|\blevel=err\b`)
+
+// noError matches words of a failure in lines that speak of none.
+var noError = match.Lazy(`(?i)\b(?:no|without|0|zero) (?:\w+ )?(?:errors?|failures?|exceptions?|problems?)\b|\w+: (?:\[\]|\{\}|none|0)(?:\W|$)|\b(?:test|validation|val|train\w*|mean|absolute|squared|relative|\w+ion|word|character) errors?\b|\berror (?:bars?|rates?|analysis|correct\w*)\b|\b(?:unexpected|missing) keys: \[\]`)
 
 // counter matches a name and its number.
 var counter = match.Lazy(`[\w-]+[ :=]{1,3}-?\d[\w.%/]*`)
@@ -109,7 +112,7 @@ func (s *Scanner) readHint() {
 		case len(end) == 0:
 			return
 		case words.IsNoError(rest), noWords().Match(rest) && !errorMark().Match(rest):
-		case errorMark().Match(rest) || words.Has(wording.Hint, counter().ReplaceAll(rest, nil)):
+		case errorMark().Match(rest) || words.Has(wording.Hint, counter().ReplaceAll(noError().ReplaceAll(rest, nil), nil)):
 			isWeak := words.Has(wording.Summary, rest) || words.Has(wording.Cascade, rest)
 			if s.job.hint == nil || !isWeak {
 				s.job.hint = s.newEvent(s.matcher.byKey[catalogue.RowLogged], &line{Head: h, raw: rest, number: number, stream: streamKey{log, h.Label}})

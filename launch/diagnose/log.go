@@ -91,10 +91,16 @@ func (log *Log) nameWriter(h *prefix.Head) {
 // homeLine matches a line that names the host on which the program of a log runs.
 const homeLine = `(?i)^\W*(?:(?:exec(?:ution)?[ _-]?host|hostname|node ?(?:name|list)|SLURM\w*_NODE(?:LIST|NAME)|running on(?: host| node)?|(?:job|script|task|run) (?:is )?(?:started|starting|running|executing|runs|launched)(?: at| on)(?: host| node)?|slurm assigned me the node\(s\))\s*[:=]?\s+|(?:host|nodes?)(?::| =|=)\s*)(?P<host>[a-z][\w-]*\d[\w.-]*)(?:/\d+)?(?: at \w.*)?\s*$`
 
+// noHost matches names of devices and of parts of models, which look like those of hosts.
+var noHost = match.Lazy(`(?i)^(?:cuda|gpus?|tpu|mps|cpu|xpu|npu|conv|fc|layer|op|epoch|step|rtx|mi|[ahvblt])[\d:]`)
+
 // readHome reads the host of the present log or section.
 func (s *Scanner) readHome(_ *line, f *match.Fields) {
 	log := s.present()
 	host := f.Text("host")
+	if noHost().MatchString(host) {
+		return
+	}
 	if log.hasHomes = log.hasHomes || log.home != "" && !sameHost(log.home, host); log.hasHomes {
 		host = ""
 	}

@@ -27,3 +27,39 @@ func TestNearMisses(t *testing.T) {
 		}
 	}
 }
+
+// steps are lines of a job that works.
+func steps(n int) string { return strings.Repeat("step 2 loss 2.1\n", n) }
+
+// TestGoodEnds plays lines that look like an error, or like a failed end, as the last line
+// of a job that worked. Those below the empty line of the file may be shown as doubtful.
+func TestGoodEnds(t *testing.T) {
+	certain, doubtful, _ := strings.Cut(read(t, "testdata/good-ends.txt"), "\n\n")
+	for line := range strings.Lines(certain + "\n" + doubtful) {
+		found := scan(t, oneFile(steps(30)+line)...)
+		if len(found) > 0 && !(found[0].Doubtful && strings.Contains(doubtful, line)) {
+			t.Errorf("%q: got %s", line, found[0].OneLine())
+		}
+	}
+}
+
+// TestNoGoodEnds plays lines that look like a good end, a restart or an error that was
+// overcome after an exception that ends the job.
+func TestNoGoodEnds(t *testing.T) {
+	for line := range strings.Lines(read(t, "testdata/no-good-ends.txt")) {
+		log := steps(3) + "Traceback (most recent call last):\n  File \"t.py\", line 3, in <module>\n    f()\nValueError: bad shape\n" + line
+		if found := scan(t, oneFile(log)...); len(found) == 0 || !strings.Contains(found[0].Text, "bad shape") {
+			t.Errorf("%q: got %+v", line, found)
+		}
+	}
+	for _, line := range []string{
+		"RuntimeError: CUDA error: device-side assert triggered, ignoring further launches",
+		"train: error while loading shared libraries: libfoo.so: cannot open (will be used by plugin)",
+		"There are not enough slots available in the system to satisfy the 4 slots, attempt 1",
+		"Duplicate GPU detected : rank 1 and rank 0 both on CUDA device 1000 (falling back is impossible)",
+	} {
+		if found := scan(t, oneFile(steps(3)+line+"\n")...); len(found) == 0 {
+			t.Errorf("%q: got nothing", line)
+		}
+	}
+}

@@ -106,7 +106,7 @@ func (s *Scanner) readTraceback(l *line) {
 		}
 		if t.State == python.InMessage && (before == python.InFrames || ok) || t.IsMixed() && !wasMixed {
 			t.last = *l
-			t.last.raw = bytes.Clone(l.raw)
+			t.last.raw = bytes.Clone(l.raw[:min(len(l.raw), 2*match.MaxText)])
 		}
 	}
 	// The next traceback of a chain comes after an empty line and a line that

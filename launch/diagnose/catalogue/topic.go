@@ -20,17 +20,17 @@ func Topics() []Topic {
 		},
 		{
 			Checks:  ids("X-AUTH"),
-			Pattern: `\b40[13] (?:client error|get|post|put|head|unauthori|forbidden)|\b(?:http|status|code|error)\W{1,3}40[13]\b|unauthori[sz]ed|\bforbidden\b|access ?denied|not authori[sz]ed|authentication (?:failed|failure|required|error)|(?:token|credentials?|api.?key|ticket|password)s?\b.{0,40}\b(?:expired|invalid|revoked|incorrect|not found|missing|rejected)|\b(?:expired|invalid|incorrect|missing|no|bad) ?(?:access |api |auth\w* |security )?(?:tokens?|credentials?|api.?key|access.?key|passwords?)\b|does not have \S+ access|gated (?:repo|model)|need to (?:be )?(?:log|sign)\w* in|\b(?:request|host|user|job) .{0,30}\brejected\b`,
+			Pattern: `\b40[13] (?:client error|get|post|put|head|unauthori|forbidden)|\b(?:http|status|code)\W{1,3}40[13]\b|\(40[13]\)|unauthori[sz]ed|\b40[13] forbidden|[:=] ?forbidden\b|\bforbidden[:(]|access ?denied|not authori[sz]ed|authentication (?:failed|failure|required|error)|\b(?:credentials?|api.?key|ticket|password|(?:access|api|auth\w*|security|session|bearer|hf)[ _-]?token)s?\b.{0,40}\b(?:expired|invalid|revoked|incorrect|not found|missing|rejected)|\btokens?\b.{0,30}\b(?:expired|revoked)|ExpiredToken|\b(?:expired|invalid|incorrect|missing|no|bad) (?:credentials?|api.?key|access.?key|passwords?|(?:access|api|auth\w*|security|bearer) tokens?)\b|does not have \S+ access|gated (?:repo|model)|need to (?:be )?(?:log|sign)\w* in|\b(?:request|host|user|job) .{0,30}\brejected\b`,
 			Cause:   "a server refused the program's credentials", Fix: "log in on that node or pass a valid token (HF_TOKEN, AWS_*, GOOGLE_APPLICATION_CREDENTIALS); one that expires must outlive the job: gorun -x NAME gives a variable to all nodes",
 		},
 		{
 			Checks:  ids("X-CONNECT"),
-			Pattern: `\b429\b.{0,20}(?:client error|too many|request|status)|(?:status|code|error|http)\W{1,3}429\b|too many requests|rate.?limit(?:ed|ing)?\b|SlowDown\b|throttl(?:ed|ing)`,
+			Pattern: `\b429\b.{0,20}(?:client error|too many|request|status)|(?:status|code|error|http)\W{1,3}429\b|too many requests|rate.?limit(?:ed| exceeded| reached)\b|SlowDown\b|throttl(?:ed|ing)`,
 			Cause:   "a server refused the job because it sent too many requests", Fix: "log in (servers allow more to known users), download once before the job or on one rank, and let the other ranks read the copy",
 		},
 		{
 			Checks:  ids("X-PORT", "R02"),
-			Pattern: `address already in use|EADDRINUSE|BindException|\bbind(?:ing)?\b.{0,40}\b(?:fail|error|unable|in use)|(?:fail\w*|cannot|could not|unable) to bind\b|\bport \d+ .{0,30}(?:in use|taken|occupied|not available)`,
+			Pattern: `address already in use|EADDRINUSE|BindException|\bbind\w*\b.{0,40}\b(?:port|socket|addr\w*|\d{4,5})\b.{0,40}\b(?:fail|error|unable|in use)|\bport\b.{0,40}\bbind fail|\bfail\w* (?:to )?bind\b.{0,40}(?:port|socket|addr|:\d{2,5})|(?:cannot|could not|unable to) bind\b|\bport \d+ .{0,30}(?:in use|taken|occupied|not available)`,
 			Cause:   "a port is in use, by another process or an old one", Fix: "`ss -ltnp` on that node shows the process that has it; end it, or use another port",
 		},
 		{
@@ -80,12 +80,12 @@ func Topics() []Topic {
 		},
 		{
 			Checks:  ids("X-MODULE"),
-			Pattern: `no module named|there is no package called|\bpackage \S+ not found|no matching distribution found|could not find a version that satisfies|(?:you )?(?:need|have) to (?:have|install) \S+|\bneed to have \S+ installed|(?:is|are) not installed\b|please install \S+|` + "`?pip install \\S+|Pkg\\.add\\(",
+			Pattern: `no module named|there is no package called|\bpackage \S+ not found|no matching distribution found|could not find a version that satisfies|(?:need|have) to (?:have \S+ installed|install \S+)|(?:is|are) not installed\b|please install \S+|` + "`?pip install \\S+|Pkg\\.add\\(",
 			Cause:   "a module or package is missing in this environment", Fix: "install it into the environment that the workers use, on every node or in the image; which python and pip list there show what they have",
 		},
 		{
 			Checks:  ids("X-LIBRARY", "V05"),
-			Pattern: `cannot open shared object|undefined symbol|symbol lookup error|wrong ELF class|version .\S+' not found|does not match the version \S+ was compiled|UnsupportedClassVersionError|compiled by a more recent version|(?:was |were )?(?:compiled|built) (?:with|for|against) (?:a )?(?:different|another|newer|older|incompatible)`,
+			Pattern: `cannot open shared object|undefined symbol|symbol lookup error|wrong ELF class|version .\S+' not found|does not match the version \S+ was compiled|UnsupportedClassVersionError|compiled by a more recent version|(?:was |were )?(?:compiled|built) (?:with|for|against) (?:a )?(?:different|another|newer|older|incompatible) (?:\w+ )?(?:version|release|torch|cuda|library|compiler|python|driver)`,
 			Cause:   "a library is missing, or of another version than the program was built for", Fix: "ldd FILE shows what is missing; load the same module or environment on every node, and build with the versions that run",
 		},
 		{

@@ -162,7 +162,7 @@ func (t *Tracer) ReadLine(line string) (done Exception, ok bool) {
 	case t.State == InMessage && (len(t.exception.Message) == maxMessageLines || mayEndMessage(line) && messageEnd().MatchString(line)):
 		done, ok = t.End()
 	case t.State == InMessage:
-		t.exception.Message = append(t.exception.Message, line)
+		t.exception.Message = append(t.exception.Message, line[:min(len(line), 2*match.MaxText)])
 	}
 	return done, ok
 }
