@@ -117,7 +117,8 @@ type group struct {
 	row    *compiledRow
 	count  int64
 	events []*event
-	ring   int // the index in the second half that the next event takes
+	ring   int              // the index in the second half that the next event takes
+	ranks  map[int]struct{} // of all events
 }
 
 // record adds an event to the group of its row and detail.
@@ -130,6 +131,9 @@ func (s *Scanner) record(e *event, detail string) *event {
 	s.flood.present.group = g
 	if last := s.lastEvent; last == nil || e.kind.Tier() <= last.kind.Tier() || last.stream != e.stream || e.number-last.number > detailLines {
 		s.lastEvent = e
+	}
+	if e.rank >= 0 && len(e.named) == 0 && len(g.ranks) < maxTracked {
+		g.ranks[e.rank] = struct{}{}
 	}
 	if len(g.events) < keptEvents {
 		g.events = append(g.events, e)
@@ -172,7 +176,7 @@ func (s *Scanner) groupOf(e *event, detail string) *group {
 		}
 	}
 	if s.groups[key] == nil {
-		s.groups[key] = &group{row: e.row}
+		s.groups[key] = &group{row: e.row, ranks: map[int]struct{}{}}
 	}
 	return s.groups[key]
 }

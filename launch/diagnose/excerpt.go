@@ -103,17 +103,10 @@ func (s *Scanner) linesBefore(n int) iter.Seq2[prefix.Head, []byte] {
 			at := bytes.LastIndexByte(text, '\n') + 1
 			p := text[at:][:min(len(text)-at, maxMatched)]
 			text = text[:at]
-			if inner, _, ok := prefix.UnwrapJSON(p); ok {
-				p = bytes.TrimRight(inner, "\r\n")
+			if _, _, isTitle := titleOf(p); isTitle {
+				return
 			}
-			pod, p := s.pods.Read(p)
-			h, rest := prefix.ReadHead(p)
-			if len(pod) > 0 {
-				h.AddLabel(pod)
-			}
-			if s.section != nil {
-				h.AddLabel([]byte(s.section.Name))
-			}
+			h, rest := s.headOf(p)
 			if !isRule(rest) && !yield(h, rest) {
 				return
 			}

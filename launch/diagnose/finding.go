@@ -123,6 +123,9 @@ func (s *Scanner) finding(h *hypothesis) Finding {
 		f.Fix = "the interpreter is " + python + ": " + f.Fix
 	}
 	ranks := map[int]bool{}
+	for r := range h.ranks {
+		ranks[r] = true
+	}
 	for _, e := range h.events {
 		if e.rank >= 0 && len(e.named) == 0 {
 			ranks[e.rank] = true

@@ -66,7 +66,7 @@ func (s *Scanner) preferTopic(all []*hypothesis) {
 		return false
 	}
 	for i, h := range all {
-		if h.row.Kind.Has(catalogue.General) && h.tier < catalogue.TierSurvived && h.first.stream == top.first.stream && h.first.rank == top.first.rank && hasTopic(h) && isBeside(h) {
+		if h.row.Kind.Has(catalogue.General) && h.tier < catalogue.TierSurvived && h.first.stream == top.first.stream && h.first.rank == top.first.rank && isBeside(h) && hasTopic(h) {
 			h.tier = top.tier
 			copy(all[1:], all[:i])
 			all[0] = h
@@ -80,6 +80,7 @@ func (s *Scanner) preferTopic(all []*hypothesis) {
 type hypothesis struct {
 	row      *compiledRow
 	events   []*event
+	ranks    map[int]struct{} // of recorded events that are not kept, too; nil: none are
 	count    int64
 	first    *event
 	tier     catalogue.Tier
@@ -187,6 +188,9 @@ func (s *Scanner) recorded(wasOvercome func(*event) bool) hypothesisSet {
 				continue
 			}
 			all.add(key, e, count)
+		}
+		if h := all[key]; h != nil && g.count > keptEvents {
+			h.ranks = g.ranks
 		}
 	}
 	return all

@@ -8,7 +8,6 @@ import (
 
 	"github.com/gorun/gorun/launch/diagnose/catalogue"
 	"github.com/gorun/gorun/launch/diagnose/match"
-	"github.com/gorun/gorun/launch/diagnose/prefix"
 	"github.com/gorun/gorun/launch/diagnose/wording"
 )
 
@@ -106,7 +105,7 @@ func (s *Scanner) readHint() {
 		end := bytes.TrimRight(text, "\r\n\t ")
 		number -= int64(bytes.Count(text[len(end):], []byte{'\n'}))
 		at := bytes.LastIndexAny(end, "\r\n") + 1
-		h, rest := prefix.ReadHead(end[at:][:min(len(end)-at, maxMatched)])
+		h, rest := s.headOf(end[at:][:min(len(end)-at, maxMatched)])
 		text = end[:at]
 		switch {
 		case len(end) == 0:

@@ -63,10 +63,19 @@ func (s *Scanner) readText(p []byte, when prefix.Stamp) {
 	s.classify(&l, hasWord)
 }
 
-// readWriter reads who wrote a line, and when: from its prefixes, else from the file of
-// which tail prints it, else from the log. when is the time in docker's JSON. It returns
-// the text of the line as well.
-func (s *Scanner) readWriter(p []byte, when prefix.Stamp) (prefix.Head, []byte) {
+// headOf returns what the prefixes of a line say, and its text. The line may have colours, be
+// wrapped in JSON, or begin with the name of a pod.
+func (s *Scanner) headOf(p []byte) (prefix.Head, []byte) {
+	if bytes.IndexByte(p, 0x1b) >= 0 {
+		p = colours().ReplaceAll(p, nil)
+	}
+	if inner, when, ok := prefix.UnwrapJSON(p); ok {
+		h, raw := s.headOf(bytes.TrimRight(inner, "\r\n"))
+		if when.IsKnown() {
+			h.SetTime(when)
+		}
+		return h, raw
+	}
 	pod, text := s.pods.Read(p)
 	h, raw := prefix.ReadHead(text)
 	if len(pod) > 0 {
@@ -75,9 +84,19 @@ func (s *Scanner) readWriter(p []byte, when prefix.Stamp) (prefix.Head, []byte) 
 			h.SetTime(t)
 		}
 	}
-	log := &s.logs[len(s.logs)-1]
 	if s.section != nil {
 		h.AddLabel([]byte(s.section.Name))
+	}
+	return h, raw
+}
+
+// readWriter reads who wrote a line, and when: from its prefixes, else from the file of
+// which tail prints it, else from the log. when is the time in docker's JSON. It returns
+// the text of the line as well.
+func (s *Scanner) readWriter(p []byte, when prefix.Stamp) (prefix.Head, []byte) {
+	h, raw := s.headOf(p)
+	log := &s.logs[len(s.logs)-1]
+	if s.section != nil {
 		s.section.nameWriter(&h)
 	}
 	log.nameWriter(&h)

@@ -38,25 +38,33 @@ var sectionTitle = match.Lazy(`^(?:={2,}|-{2,}|#{2,})>? ?(?P<title>\S.{0,200}?)(
 // titleOfFile matches a title that names a file, or a host and a command.
 var titleOfFile = match.Lazy(`^(?:\S+ )?(?:\S*/)?\S+\.(?:log|out|err|txt|stderr|stdout)\b|^/\S+$|^(?P<host>[a-z][\w.-]*\d[\w.-]*): (?:dmesg|journalctl|nvidia-smi|kubectl|cat|tail|head|log\b|\S+\.service)|^(?:worker|head|node|host|master|server|rank) \((?P<host2>(?:\d{1,3}\.){3}\d{1,3}|[a-z][\w.-]*\d[\w.-]*)\) \S`)
 
+// titleOf returns the title of a line that begins the lines of another file, and the host
+// that it names. ok reports whether p is such a line.
+func titleOf(p []byte) (title string, host string, ok bool) {
+	if len(p) < 6 || len(p) > 300 || p[0] != '=' && p[0] != '-' && p[0] != '#' || p[1] != p[0] {
+		return "", "", false
+	}
+	f := match.FindFields(sectionTitle(), p)
+	if f == nil {
+		return "", "", false
+	}
+	title = f.Text("title")
+	named := match.FindFields(titleOfFile(), []byte(title))
+	if named != nil {
+		host = named.Text("host")
+	}
+	isOfTail := bytes.HasPrefix(p, []byte("==> ")) && bytes.HasSuffix(p, []byte(" <=="))
+	return title, host, named != nil || isOfTail
+}
+
 // readSection reads a line that begins the lines of another file.
 func (s *Scanner) readSection(p []byte) bool {
-	if len(p) < 6 || len(p) > 300 || p[0] != '=' && p[0] != '-' && p[0] != '#' || p[1] != p[0] {
+	title, host, ok := titleOf(p)
+	if !ok {
 		return false
 	}
-	title := match.FindFields(sectionTitle(), p)
-	if title == nil {
-		return false
-	}
-	name := title.Text("title")
-	isOfTail := bytes.HasPrefix(p, []byte("==> ")) && bytes.HasSuffix(p, []byte(" <=="))
-	f := match.FindFields(titleOfFile(), []byte(name))
-	if f == nil && !isOfTail {
-		return false
-	}
-	section := LogOf(name)
-	if f != nil {
-		section.Host = f.Text("host")
-	}
+	section := LogOf(title)
+	section.Host = host
 	s.section = &section
 	s.now = prefix.Stamp{}
 	s.flood.present.decides = true

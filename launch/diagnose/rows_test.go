@@ -54,7 +54,7 @@ func TestEachRowHasASample(t *testing.T) {
 			continue
 		}
 		for _, line := range []string{text, strings.ReplaceAll(text, " : ", ": "), strings.ReplaceAll(text, " NCCL WARN ", " (ncclCommInitRankFunc) NCCL WARN "), strings.ToUpper(text), "3: [default1]:[rank3]:" + text, text + " and more"} {
-			if line != text && strings.HasPrefix(row.Pattern, "^") {
+			if line != text && strings.HasPrefix(row.Pattern, "^") || line == strings.ToUpper(text) && strings.Contains(row.Pattern, "(?-i:") {
 				continue
 			}
 			if got := matchRow(line); got != row.Key {

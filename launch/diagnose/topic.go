@@ -2,6 +2,7 @@ package diagnose
 
 import (
 	"regexp"
+	"slices"
 
 	"github.com/gorun/gorun/launch/diagnose/catalogue"
 	"github.com/gorun/gorun/launch/diagnose/match"
@@ -9,25 +10,38 @@ import (
 
 // topicMatcher finds what the words of a program are about.
 type topicMatcher struct {
-	topics []catalogue.Topic
-	re     []func() *regexp.Regexp
+	topics []compiledTopic
+	finder *match.Finder // its entries are the topics
+}
+
+// compiledTopic is a topic with its expression.
+type compiledTopic struct {
+	catalogue.Topic
+	re func() *regexp.Regexp
+	// isOpen means that a text may have the topic without a word of the finder.
+	isOpen bool
 }
 
 func newTopicMatcher() *topicMatcher {
-	m := &topicMatcher{topics: catalogue.Topics()}
-	for _, topic := range m.topics {
-		m.re = append(m.re, match.Lazy("(?i)"+topic.Pattern))
+	m := &topicMatcher{}
+	var words [][]string
+	for _, topic := range catalogue.Topics() {
+		literals := match.Literals(topic.Pattern)
+		isShort := func(word string) bool { return len(word) < match.Gram }
+		m.topics = append(m.topics, compiledTopic{topic, match.Lazy("(?i)" + topic.Pattern), literals == nil || slices.ContainsFunc(literals, isShort)})
+		words = append(words, literals)
 	}
+	m.finder = match.NewFinder(words)
 	return m
 }
 
-// of returns the topic of the first text that has one, nil if none has.
-func (m *topicMatcher) of(texts ...string) *catalogue.Topic {
-	for _, text := range texts {
-		for i := range m.topics {
-			if m.re[i]().MatchString(text) {
-				return &m.topics[i]
-			}
+// of returns the first topic that a text has, nil if it has none.
+func (m *topicMatcher) of(text string) *catalogue.Topic {
+	var may entries
+	m.finder.All([]byte(text), func(i, _ int) { may.add(i) })
+	for i := range m.topics {
+		if topic := &m.topics[i]; (topic.isOpen || may.has(i)) && topic.re().MatchString(text) {
+			return &topic.Topic
 		}
 	}
 	return nil

@@ -118,7 +118,7 @@ func (s *Scanner) readTraceback(l *line) {
 
 // saysItGoesOn matches a line of a message, or of the program after it, that says what the
 // program does in spite of the exception.
-var saysItGoesOn = match.Lazy(`(?i)^\W{0,3}(?:(?:we are |we will |i am |will )?(?:retry|retrying|skip|skipping|ignoring|falling back|continuing|recovered)|using \S+ instead)\b`)
+var saysItGoesOn = match.Lazy(`(?i)^\W{0,3}(?:(?:we are |we will |i am |will )?(?:retry|retrying|retried|skip|skipping|skipped|ignoring|ignored|falling back|fell back|continuing|recovered)|using \S+ instead)\b`)
 
 // triesAgain matches what a program logs before the traceback of an error after which it
 // tries again.
