@@ -81,14 +81,17 @@ func (s *Scanner) readNode(l *line, f *match.Fields) {
 	}
 }
 
-// readMissingTask adds a task to the event before it, which announces JAX's list of those
-// that did not come to a barrier.
+// readMissingTask adds a task to the event before it, which announces a list of those that
+// did not come: of JAX's barrier, or of the stalled ranks of Horovod.
 func (s *Scanner) readMissingTask(l *line, f *match.Fields) {
-	e := s.lastEvent
-	if e == nil || e.row.Kind != catalogue.Absence || e.stream != l.stream || l.number-e.number > detailLines || len(e.named) >= maxRanks {
+	e, stream, rank := s.lastEvent, l.stream, f.Number("rank")
+	if f.Has("label") && e != nil { // "0: [HorovodAllreduce]" looks like a line of srun's task 0
+		stream, rank = streamKey{l.stream.log, e.stream.label}, l.Task
+	}
+	if e == nil || rank < 0 || e.row.Kind != catalogue.Absence || e.stream != stream || l.number-e.number > detailLines || len(e.named) >= maxRanks {
 		return
 	}
-	e.named = append(e.named, f.Number("rank"))
+	e.named = append(e.named, rank)
 }
 
 // podOf returns the pod that a line of kubectl is about, "" if there is none.

@@ -15,11 +15,28 @@ var codeOnly = match.Lazy(`^[\w.]+: [A-Z0-9]+_[A-Z0-9_]+$`)
 // rayLoss matches Ray's exceptions about another process that ended.
 var rayLoss = match.Lazy(`^ray\.exceptions\.(?:Ray)?(?:Actor|Worker|Node|Owner|Object|Reference)\w*Error$`)
 
+// ownerDied matches what Ray says of a process that it ended because its owner had ended.
+var ownerDied = match.Lazy(`\bits owner has died\b.*\bOwner Ip address: ([\d.]+)`)
+
+// ownerAddress returns the address of the node of the owner that ended before the process of
+// which e tells, "" if e tells of none.
+func ownerAddress(e *python.Exception) string {
+	for _, line := range e.Message {
+		if m := ownerDied().FindStringSubmatch(line); m != nil {
+			return m[1]
+		}
+	}
+	return ""
+}
+
 // unreached matches what the system says of a server that cannot be reached.
 var unreached = match.Lazy(`(?i)connection refused|connection timed out|no route to host|(?:network|host) is unreachable|failed to connect to all addresses`)
 
 // stopText matches the text of an exception that a handler of signals raised.
 var stopText = match.Lazy(`(?i)\b(?:received|got|caught|handling) (?:a |the )?(?:termination )?(?:signal )?(?:SIG(?:TERM|INT|HUP)\b|15\b)`)
+
+// toldToStop matches the end of a process by a signal from outside.
+var toldToStop = match.Lazy(`died with <Signals\.SIG(?:TERM|INT|HUP)\b`)
 
 // meaningOf returns the row and the kind of an exception. The row is "" if a launcher
 // raised e because a worker failed.
@@ -43,11 +60,15 @@ func (m *matcher) meaningOf(e *python.Exception) (key string, kind catalogue.Kin
 		return catalogue.RowNoModule, catalogue.Catchable
 	case name == "FileNotFoundError", name == "PermissionError", name == "NotADirectoryError", name == "IsADirectoryError":
 		return catalogue.RowNoFile, catalogue.Catchable
+	case rayLoss().MatchString(e.Class) && ownerAddress(e) != "":
+		return catalogue.RowOwnerDied, catalogue.Vague
 	case rayLoss().MatchString(e.Class):
 		return catalogue.RowActorDied, catalogue.Vague
 	case name == "BrokenPipeError", name == "ConnectionResetError", name == "ConnectionAbortedError": // the other side had ended
 		return catalogue.RowException, catalogue.Symptom
 	case strings.Contains(e.Source, "from_parent"): // the process that started it had ended
+		return catalogue.RowStopException, catalogue.Consequence
+	case name == "CalledProcessError" && toldToStop().MatchString(e.Text()):
 		return catalogue.RowStopException, catalogue.Consequence
 	case name == "CalledProcessError": // the process that failed printed more
 		return catalogue.RowException, catalogue.Ending

@@ -153,6 +153,9 @@ func (s *Scanner) finding(h *hypothesis) Finding {
 	if f.Host == "" {
 		f.Host = e.home
 	}
+	if len(f.Ranks) > 1 && s.job.onSeveralHosts(f.Ranks) {
+		f.Host = ""
+	}
 	f.Node = s.job.nodes[f.Host]
 	if f.Peer == "" && f.ID != "X-PORT" { // that names the writer's own address
 		f.Peer = s.job.nameHost(peerIn(e.text))

@@ -36,17 +36,18 @@ type job struct {
 
 // endings holds how workers ended.
 type endings struct {
-	ends      []workerEnd
-	taskHosts map[int]string // by task of Slurm
-	taskRanks int            // how many tasks there are, if a host has several, so that their numbers are ranks; findHosts finds it
-	lastExit  *event         // the last line with an exit code that is not 0
-	failedAt  lineRef        // the last line of a table that says that a task failed
-	hint      *event         // words of a failure in the last lines of a log
-	stopping  *event         // the first line that says that a worker was told to stop
-	wentWell  map[int]bool   // logs with a line that says that the job ended well
-	exited    map[int]*event // ranks that ended normally
-	ending    *event         // the worker that a launcher named last, of which it tells the end in the next lines
-	reread    int64          // lines of the log that lastWords read
+	ends       []workerEnd
+	taskHosts  map[int]string // by task of Slurm
+	taskRanks  int            // how many tasks there are, if a host has several, so that their numbers are ranks; findHosts finds it
+	lastExit   *event         // the last line with an exit code that is not 0
+	failedAt   lineRef        // the last line that says that the job or a task of it failed
+	failedTask lineRef        // the last line of a table that says that a task failed
+	hint       *event         // words of a failure in the last lines of a log
+	stopping   *event         // the first line that says that a worker was told to stop
+	wentWell   map[int]bool   // logs with a line that says that the job ended well
+	exited     map[int]*event // ranks that ended normally
+	ending     *event         // the worker that a launcher named last, of which it tells the end in the next lines
+	reread     int64          // lines of the log that lastWords read
 }
 
 // watchdogs holds what torch's watchdogs say.
@@ -160,7 +161,7 @@ func jobLines() []jobLine {
 		{pattern: describedPod, read: (*Scanner).readDescribedPod},
 		{pattern: `\*\*\* Check failure stack trace`, read: (*Scanner).readCheckFailure},
 		{pattern: detailLine, read: (*Scanner).readDetail},
-		{pattern: `^\s*/job:\w+/replica:\d+/task:(?P<rank>\d{1,6})\s*$`, read: (*Scanner).readMissingTask},
+		{pattern: `^\s*/job:\w+/replica:\d+/task:(?P<rank>\d{1,6})\s*$|<stderr>:(?P<rank2>\d{1,6}): \[\w|(?P<label>^\[\w*(?:[Aa]ll[Rr]educe|[Aa]ll[Gg]ather|[Bb]roadcast)\w*)`, read: (*Scanner).readMissingTask},
 		{pattern: podStarted, read: (*Scanner).readPodStarted},
 		{pattern: `(?i)received sigterm|bypassing sigterm|received signal 15|received 15 death signal|\]: terminated`, read: (*Scanner).readStopping},
 		{pattern: `ray::\S+\(\) \(pid=(?P<pid>\d+)(?:, ip=(?P<host>[^\s,)]+))?`, read: (*Scanner).readRayTask},

@@ -1,6 +1,7 @@
 package diagnose
 
 import (
+	"cmp"
 	"maps"
 	"slices"
 	"strings"
@@ -180,6 +181,18 @@ func (s *Scanner) hasSeveralHosts() bool {
 	return len(hosts) > 1
 }
 
+// onSeveralHosts reports whether tasks of Slurm with these ranks ran on several hosts.
+func (j *job) onSeveralHosts(ranks []int) bool {
+	first := ""
+	for _, r := range ranks {
+		if host := j.taskHosts[r]; host != "" && first != "" && host != first {
+			return true
+		}
+		first = cmp.Or(first, j.taskHosts[r])
+	}
+	return false
+}
+
 // hasOneNode reports whether the job has one node, so that local ranks are ranks.
 // A log that names one host may come from one of several, unless it says how many
 // ranks there are.
@@ -197,7 +210,7 @@ func (s *Scanner) hasOneNode() bool {
 	case 0:
 		return s.job.world <= top+1
 	case 1:
-		return s.job.world > 0 && s.job.world <= top+1
+		return s.worldSize() > 0 && s.worldSize() <= top+1
 	}
 	return false
 }

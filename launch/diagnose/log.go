@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"path/filepath"
 	"strconv"
+	"strings"
 
 	"github.com/gorun/gorun/launch/diagnose/match"
 	"github.com/gorun/gorun/launch/diagnose/prefix"
@@ -26,7 +27,7 @@ type Log struct {
 }
 
 var (
-	rankName  = match.Lazy(`(?i)(?:rank[-_.]?|^rsl\.(?:error|out)\.|^log\.\w+\.0)(\d{1,6})(?:\D|$)`)
+	rankName  = match.Lazy(`(?i)(?:rank[-_. ]?|^rsl\.(?:error|out)\.|^log\.\w+\.0)(\d{1,6})(?:\D|$)`)
 	localName = match.Lazy(`attempt_\d+/(\d{1,5})/(?:stdout|stderr)\.log$`)
 )
 
@@ -36,7 +37,7 @@ var (
 var sectionTitle = match.Lazy(`^(?:={2,}|-{2,}|#{2,})>? ?(?P<title>\S.{0,200}?)(?: ?<?(?:={2,}|-{2,}|#{2,}):?)?$`)
 
 // titleOfFile matches a title that names a file, or a host and a command.
-var titleOfFile = match.Lazy(`^(?:\S+ )?(?:\S*/)?\S+\.(?:log|out|err|txt|stderr|stdout)\b|^/\S+$|^(?P<host>[a-z][\w.-]*\d[\w.-]*): (?:dmesg|journalctl|nvidia-smi|kubectl|cat|tail|head|log\b|\S+\.service)|^(?:worker|head|node|host|master|server|rank) \((?P<host2>(?:\d{1,3}\.){3}\d{1,3}|[a-z][\w.-]*\d[\w.-]*)\) \S`)
+var titleOfFile = match.Lazy(`^(?:\S+ )?(?:\S*/)?\S+\.(?:log|out|err|txt|stderr|stdout)\b|^/\S+$|^(?P<host>[a-z][\w.-]*\d[\w.-]*): (?:dmesg|journalctl|nvidia-smi|kubectl|cat|tail|head|log\b|\S+\.service)|^(?:worker|head|node|host|master|server|rank) \((?P<host2>(?:\d{1,3}\.){3}\d{1,3}|[a-z][\w.-]*\d[\w.-]*)\) \S|^(?:Begin|End) global rank \d+ STD(?:ERR|OUT)$`)
 
 // titleOf returns the title of a line that begins the lines of another file, and the host
 // that it names. ok reports whether p is such a line.
@@ -62,6 +63,10 @@ func (s *Scanner) readSection(p []byte) bool {
 	title, host, ok := titleOf(p)
 	if !ok {
 		return false
+	}
+	if strings.HasPrefix(title, "End global rank ") { // of Composer's launcher, which goes on
+		s.section = nil
+		return true
 	}
 	section := LogOf(title)
 	section.Host = host

@@ -96,7 +96,7 @@ func isHeadline(text string) bool {
 	}
 	last := end[strings.LastIndexByte(end, ' ')+1:]
 	mayEnd := len(last) < 8 || strings.ContainsAny(last[len(last)-1:], ":!)")
-	return strings.HasPrefix(text, "terminate called after") || strings.HasPrefix(text, "Reason: ") || strings.Contains(text[max(0, len(text)-40):], "Exception in ") && !strings.ContainsAny(last, ".:") || mayEnd && headlineEnd().MatchString(end) ||
+	return strings.Contains(text[:min(len(text), 80)], "terminate called after") || strings.HasPrefix(text, "Reason: ") || strings.Contains(text[max(0, len(text)-40):], "Exception in ") && !strings.ContainsAny(last, ".:") || mayEnd && headlineEnd().MatchString(end) ||
 		banner().MatchString(text) && strings.ContainsAny(text[len(text)-1:], "-=*#")
 }
 
@@ -148,6 +148,9 @@ func (s *Scanner) continueText(l *line) (ofStack bool) {
 	if distance > 2 || !banner().MatchString(e.text) {
 		s.unfinished = unfinished{}
 	}
+	if strings.Contains(text, "what(): ") && s.hasOwnEvent(e, l.raw, text) {
+		e.handled = true
+	}
 	if distance < 4 && len(e.text)+len(text) < match.MaxText {
 		e.text += " " + text
 		if e.kind == catalogue.Fatal { // the reason names who failed
@@ -159,6 +162,13 @@ func (s *Scanner) continueText(l *line) (ofStack bool) {
 		s.unfinished.joined = l.number
 	}
 	return false
+}
+
+// hasOwnEvent reports whether the what() of an exception of C++, which ended the program
+// of e, is an event by itself: of a row, of a watchdog, or of a peer that was lost.
+func (s *Scanner) hasOwnEvent(e *event, raw []byte, text string) bool {
+	row := s.matcher.rowOf(raw)
+	return row != nil && row != e.row || strings.Contains(text, "atchdog") || weakLostPeer().MatchString(text)
 }
 
 // readFields reads the fields of a line in JSON that loggers write.

@@ -43,11 +43,27 @@ func TestGoodEnds(t *testing.T) {
 	}
 }
 
+// TestSuccesses plays lines that say that the job ended well after an exception that was
+// overcome.
+func TestSuccesses(t *testing.T) {
+	for line := range strings.Lines(read(t, "testdata/successes.txt")) {
+		if found := scan(t, oneFile(raised+steps(3)+line)...); len(found) > 0 {
+			t.Errorf("%q: got %s", line, found[0].OneLine())
+		}
+	}
+	if found := scan(t, oneFile(raised+steps(3))...); len(found) == 0 {
+		t.Error("without such a line: got nothing")
+	}
+}
+
+// raised is an exception that ends a program.
+const raised = "Traceback (most recent call last):\n  File \"t.py\", line 3, in <module>\n    f()\nValueError: bad shape\n"
+
 // TestNoGoodEnds plays lines that look like a good end, a restart or an error that was
 // overcome after an exception that ends the job.
 func TestNoGoodEnds(t *testing.T) {
 	for line := range strings.Lines(read(t, "testdata/no-good-ends.txt")) {
-		log := steps(3) + "Traceback (most recent call last):\n  File \"t.py\", line 3, in <module>\n    f()\nValueError: bad shape\n" + line
+		log := steps(3) + raised + line
 		if found := scan(t, oneFile(log)...); len(found) == 0 || !strings.Contains(found[0].Text, "bad shape") {
 			t.Errorf("%q: got %+v", line, found)
 		}

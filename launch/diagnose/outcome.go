@@ -15,20 +15,21 @@ type outcomes map[int]int64
 
 // successLine matches what programs and launchers print when a job ended well.
 const successLine = `(?i)worker group successfully finished|\b\d+ passed\b.* in [\d.]+ ?s|\[  PASSED  \]|\bdone training\b|\btrain(?:ing)? (?:was |is |has )?(?:finished|complete[d]?\b)|` +
-	"Trainer\\.fit` stopped:" + `|Out of bounds values : 0 OK|\ball \d+ tests passed|\b100% tests passed|^test result: ok\b|^# fail 0\b|^Ran \d+ tests? in [\d.]+s$|^ok  \t|^Tests: .*\d+ passed, \d+ total|'train_runtime': |\btraining is done\b|Total run time: `
+	"Trainer\\.fit` stopped:" + `|Out of bounds values : 0 OK|\ball \d+ tests passed|\b100% tests passed|^test result: ok\b|^# fail 0\b|^Ran \d+ tests? in [\d.]+s$|^ok  \t|^Tests: .*\d+ passed, \d+ total|'train_runtime': |\btraining is done\b|Total run time: |^total images/sec: |^Total img/sec on \d`
 
 // jobSuccessLine matches what programs that start jobs print when a job ended well.
-const jobSuccessLine = `(?i)\b(?:job|run|workflow|experiment|pipeline|execution|analysis|simulation|calculation)\b.{0,60}\b(?:succeeded|successful|completed successfully|finished successfully)\b|^(?:all )?(?:done|finished|completed) successfully|\b(?:execution|pipeline|workflow|job|run|exit) status: OK$|^\d+ of \d+ steps \(100%\) done|^All tests passed\b|\bBUILD SUCCESS\b|^\S*job\S*/\S+\s+(?:Succeeded|Complete)\b|(?-i:\b\d+ COMPLETED$|\bCOMPLETED +0:0\b)|\b(?:stopped|finished|done|ended|completed|exited)(?: with rc=0|, rc=0|: rc=0| \(rc=0| rc=0)\b|\bJob \d+ finished: .*, took [\d.]+ s$|^PASSED$`
+const jobSuccessLine = `(?i)\b(?:job|run|workflow|experiment|pipeline|execution|analysis|simulation|calculation)\b.{0,60}\b(?:succeeded|successful|completed successfully|finished successfully)\b|^(?:all )?(?:done|finished|completed) successfully|\b(?:execution|pipeline|workflow|job|run|exit) status: OK$|^\d+ of \d+ steps \(100%\) done|^All tests passed\b|\bBUILD SUCCESS\b|^\S*job\S*/\S+\s+(?:Succeeded|Complete)\b|(?-i:\b\d+ COMPLETED$|\bCOMPLETED +(?:exit )?0:0\b|REQUEST_COMPLETE_BATCH_SCRIPT, error:0 status:0$|\bMarking task as SUCCESS\b|^(?:integration|all|overall|result|suite|checks?|tests?)\b.{0,20}: PASSED$)|\b\d+ passed, 0 failed$|\bdone, 0 errors\b|^exit status 0$|\b(?:horovodrun|torchrun|mpirun|mpiexec|srun|sbatch|deepspeed|launcher|script|job) exited with (?:exit |return )?(?:code|status)[ :=]+0\b|\b(?:stopped|finished|done|ended|completed|exited)(?: with rc=0|, rc=0|: rc=0| \(rc=0| rc=0)\b|\bJob \d+ finished: .*, took [\d.]+ s$|^PASSED$`
 
-// failedState matches a job or task in a table of Slurm that did not end well.
-const failedState = `(?-i:^\s*\d\S*\s.*\b(?:FAILED|TIMEOUT|NODE_FAIL|OUT_OF_ME\w*|BOOT_FAIL|CANCELLED\S*)) +\d+:\d+(?:\s|$)`
+// failedState matches a job or task that did not end well in a table of Slurm or a log of
+// Airflow.
+const failedState = `(?-i:^\s*\d\S*\s.*\b(?:FAILED|TIMEOUT|NODE_FAIL|OUT_OF_ME\w*|BOOT_FAIL|CANCELLED\S*)) +\d+:\d+(?:\s|$)|\bMarking task as FAILED\b`
 
 // failedEnd matches what stands in the last lines of a job that failed: the end of its
 // script, and what schedulers and their tables say.
-const failedEnd = `(?i), exit [1-9]\d{0,2}\b|^\W*exit [1-9]\d{0,2}$|\bexit_status:?\s+[1-9]\d{0,2}\b|\bjob \S+ (?:has )?failed\b|\bjob execution failed\b|code=exited, status=[1-9]|\bJob was held\b|^[a-z0-9][a-z0-9.-]*\s+(?:\d+/\d+\s+)?(?-i:Error|Failed|Aborted)\s|\bstatus: +failed$`
+const failedEnd = `(?i), exit [1-9]\d{0,2}\b|^\W*exit [1-9]\d{0,2}$|\bexit_status:?\s+[1-9]\d{0,2}\b|\bjob \S+ (?:has )?failed\b|\bjob execution failed\b|code=exited, status=[1-9]|\bJob was held\b|^[a-z0-9][a-z0-9.-]*\s+(?:\d+/\d+\s+)?(?-i:Error|Failed|Aborted)\s|\bstatus: +failed$|Received sigquit from a child process|\bBackoffLimitExceeded\b|\bPods Statuses:.* [1-9]\d* Failed\b`
 
 // exitZeroLine matches the good end of a process or a task that may not be the whole job.
-const exitZeroLine = `(?i)\b(?:task|trial)\b.{0,60}\b(?:succeeded|successful|completed successfully|finished successfully)\b|\bexit(?:ed with)? (?:code|status)[ :=]+0\b|\bexited with (?:return|exit) code 0\b|\bMarking task as SUCCESS\b|^exit[ =:]0$|"exit_?code":\s*0\b`
+const exitZeroLine = `(?i)\b(?:task|trial)\b.{0,60}\b(?:succeeded|successful|completed successfully|finished successfully)\b|\bexit(?:ed with)? (?:code|status)[ :=]+0\b|\bexited with (?:return|exit) code 0\b|^exit[ =:]0$|"exit_?code":\s*0\b`
 
 // failedTests matches a summary of tests of which some failed.
 var failedTests = match.Lazy(`(?i)\b[1-9]\d* (?:failed|errors?)\b`)
@@ -67,7 +68,7 @@ func isPartly(line []byte) bool {
 // readFailedState reads it. That other tasks of the table completed says nothing then.
 func (s *Scanner) readFailedState(l *line, _ *match.Fields) {
 	s.readFailedTests(l, nil)
-	s.job.failedAt = l.ref()
+	s.job.failedAt, s.job.failedTask = l.ref(), l.ref()
 }
 
 // readFailedEnd notes such a line.
@@ -90,7 +91,7 @@ var endOfPart = match.Lazy(`^([\w.-]+) exited with code 0$`)
 
 // readJobSuccess reads such a line, which counts if no worker wrote it.
 func (s *Scanner) readJobSuccess(l *line, f *match.Fields) {
-	isOther := s.job.failedAt.number > 0 && l.ref().near(s.job.failedAt, detailLines) // task of the table
+	isOther := s.job.failedTask.number > 0 && l.ref().near(s.job.failedTask, detailLines) // task of the table
 	if l.Rank < 0 && l.Local < 0 && l.Task < 0 && !isOther {
 		s.readSuccess(l, f)
 	}

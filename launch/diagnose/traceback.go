@@ -306,6 +306,10 @@ func (s *Scanner) errorIn(message []string) string {
 // nameByMessage gives an exception the host that a later line of its message names, where
 // nothing else says where it is from.
 func (s *Scanner) nameByMessage(ev *event, e *python.Exception) {
+	if owner := ownerAddress(e); owner != "" {
+		ev.host = owner
+		return
+	}
 	for _, line := range e.Message[min(1, len(e.Message)):] {
 		if host := s.matcher.wordings.Named(wording.Host, []byte(line)); host != nil && ev.host == "" && !ev.hasOrigin() {
 			ev.host = match.PlainText(host)

@@ -96,7 +96,8 @@ func (s *Scanner) timeoutEvent() *event {
 		if _, ok := j.stopped[r]; ok {
 			continue
 		}
-		if _, ok := j.writers.ranks[r]; ok {
+		_, prints := j.writers.ranks[r]
+		if _, ok := j.writers.locals[r]; prints || ok && s.hasOneNode() {
 			missing = append(missing, r)
 		} else {
 			unseen = append(unseen, r)

@@ -231,9 +231,11 @@ func (s *Scanner) readExitCode(l *line, f *match.Fields) {
 	if code == 0 || code > 255 || isHTTPCode(code, l.raw) || s.matcher.wordings.GoesOn(l.raw) || kubeletEvent().Match(l.raw) || serviceLine().Match(l.raw) {
 		return
 	}
-	s.job.failed = true
-	if !isQuoted(l.raw, f.Start) {
-		s.recordExit(l, code)
+	if _, stopped := meaningOfCode(code); !stopped || code > 0 {
+		s.job.failed = true
+		if !isQuoted(l.raw, f.Start) {
+			s.recordExit(l, code)
+		}
 	}
 	s.endNamed(l, code)
 }

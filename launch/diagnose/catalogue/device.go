@@ -134,6 +134,10 @@ func deviceRows() []Row {
 			Cause: "the program or a library was not built for this GPU", Fix: "install a build for its compute capability (torch.cuda.get_arch_list() lists those of torch), or build extensions with TORCH_CUDA_ARCH_LIST or PYTORCH_ROCM_ARCH", Seen: "CUDA 209, HIP", Source: "driver_types.h",
 		},
 		{
+			Key: "x06a", Checks: ids("X-CUDAERR"), Kind: Clue, Pattern: `\bamdgpu\b.*\bpage fault \(src_id|\bVM_L2_PROTECTION_FAULT_STATUS\b`,
+			Cause: "a kernel accessed memory of the GPU that its process does not have: a page fault", Fix: "run again with AMD_SERIALIZE_KERNEL=3 to find the kernel; the program, a library or their versions are wrong, seldom the GPU: the same on another node proves it", Seen: "kernel", Source: "amdgpu, gmc_v9_0.c",
+		},
+		{
 			Key: "x06", Checks: ids("X-CUDAERR"), Kind: Clue, Pattern: `CUDA error: |Cuda failure|Memory access fault by GPU|HW Exception by GPU|HIP failure|HIP error: |CUDA runtime error \(|unhandled cuda error|cuBLAS error|CUBLAS_STATUS_[A-RT-Z]\w+|CUDNN_STATUS_[A-RT-Z]\w+|CUDA_ERROR_\w+|cudaError[A-Z]\w+|hipError[A-Z]\w+|(?:CUSOLVER|CUSPARSE|CURAND)_STATUS_\w+|CUFFT_\w*(?:ERROR|FAILED)|NVRTC_ERROR\w*|miopenStatus[A-RT-Z]\w+|rocblas_status_[a-rt-z]\w+|HSA_STATUS_ERROR\w*|CUDA (?:error|failure) ?(?:code)?[ =:(]*\d+`,
 			Cause: "a call of CUDA failed", Fix: "run again with CUDA_LAUNCH_BLOCKING=1 (ROCm: AMD_SERIALIZE_KERNEL=3), and look for Xid or amdgpu lines in the kernel's log; HSA_OVERRIDE_GFX_VERSION must not name another GPU", Seen: "CUDA", Source: "CUDAException.cpp, src/include/checks.h",
 		},

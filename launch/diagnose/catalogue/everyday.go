@@ -80,7 +80,7 @@ func everydayRows() []Row {
 		},
 		{
 			Key: "w06", Checks: ids("X-SEGV"), Kind: Primary, Pattern: `free\(\): (?:invalid|double free)|malloc\(\): (?:corrupted|invalid|unaligned|memory corruption)|corrupted (?:size vs\. prev_size|double-linked list)|munmap_chunk\(\): invalid pointer|\*\*\* stack smashing detected`,
-			Cause: "the worker's heap or stack was damaged by native code", Fix: "the usual reason is mixed builds of torch and its extensions: install them from one source; valgrind or AddressSanitizer names the place", Seen: "glibc", Source: "malloc(3)",
+			Cause: "the worker's heap or stack was damaged by native code", Fix: "the usual reason is a library that was built with another compiler or for another version (of torch: its extensions): install all from one source; a stack in the lines below, valgrind or AddressSanitizer names the library", Seen: "glibc", Source: "malloc(3)",
 		},
 		{
 			Key: "w07", Checks: ids("X-HOSTOOM", "L07"), Kind: Clue, Pattern: `line \d+: +\d+ Killed `,
@@ -165,6 +165,14 @@ func everydayRows() []Row {
 		{
 			Key: RowActorNode, Checks: ids("X-NODE-LOST"), Kind: Clue, Pattern: `The actor (?:died|is dead) because its node has died|actor's node was terminated`,
 			Cause: "the node of a worker of Ray failed or no longer answered", Fix: console, Seen: "Ray", Source: "gcs_actor_manager.cc",
+		},
+		{
+			Key: RowOwnerDied, Checks: ids("X-NODE-LOST"), Kind: Ending, Pattern: `\bits owner has died\b.*\bOwner Ip address: (?P<host>[\d.]+)`,
+			Cause: "the process of Ray that started the worker had ended, or its node", Fix: "look at the owner's node, not at the worker's: dmesg there, and the owner's own log in /tmp/ray/session_latest/logs", Seen: "Ray", Source: "core_worker, gcs_actor_manager.cc",
+		},
+		{
+			Key: "y75", Checks: ids("X-ABORTED"), Kind: Consequence, Pattern: `Worker exit detail: Owner's (?:node|worker|process) has |killed due to owner death`,
+			Cause: "Ray ended a worker because the process that started it had ended", Fix: "look at that process and its node", Seen: "Ray", Source: "node_manager.cc",
 		},
 		{
 			Key: RowActorDied, Checks: ids("X-ACTOR-DIED"), Kind: Ending, Pattern: `The actor (?:is dead because|died) .*(?:worker process has died|unexpectedly)|A worker died or was killed while executing a task(?:.*Worker IP address: (?P<host>[\d.]+))?(?:.*Worker PID: (?P<pid>\d+))?`,

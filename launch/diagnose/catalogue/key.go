@@ -17,6 +17,7 @@ const (
 	RowRAS               = "x48"  // a crash in NCCL's RAS thread
 	RowStopped           = "x92"  // stopped by a launcher or a scheduler
 	RowStopException     = "x93"  // an exception that shows a stop from outside
+	RowOwnerDied         = "y74"  // an exception about a process of Ray whose owner ended, too
 	RowActorDied         = "w17"  // an exception about a process of Ray that ended, too
 	RowMount             = "w18"  // a volume of a pod
 	RowScheduling        = "w11"  // no node for a pod

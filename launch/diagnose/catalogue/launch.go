@@ -30,7 +30,11 @@ func launchRows() []Row {
 			Cause: "the NVIDIA container toolkit could not give the GPUs to the container", Fix: "nvidia-smi on that node must work, with one version of the driver's module and library (else reboot it); docker run --rm --gpus all IMAGE nvidia-smi tests the toolkit", Seen: "nvidia-container-toolkit", Source: "libnvidia-container",
 		},
 		{
-			Key: RowContainer, Checks: ids("X-START"), Kind: CatchableClue, Pattern: `FailedCreatePodSandBox|Failed to create pod sandbox|CreateContainer(?:Config)?Error|RunContainerError|UnexpectedAdmissionError|FailedPostStartHook`,
+			Key: "y72", Checks: ids("X-START"), Kind: Clue, Pattern: `\bError: (?:secrets?|configmaps?) "[^"]+" not found|\bcouldn't find key \S+ in (?:Secret|ConfigMap)\b`,
+			Cause: "a secret or a config map that the pod refers to does not exist in its namespace", Fix: "kubectl get secret,configmap -n NAMESPACE shows what is there; create it before the job, or correct its name or key in the pod", Seen: "Kubernetes", Source: "kubelet",
+		},
+		{
+			Key: RowContainer, Checks: ids("X-START"), Kind: Vague, Pattern: `FailedCreatePodSandBox|Failed to create pod sandbox|CreateContainer(?:Config)?Error|RunContainerError|UnexpectedAdmissionError|FailedPostStartHook`,
 			Cause: "Kubernetes could not start a pod's container on its node", Fix: "kubectl describe pod names the reason: a secret or config map that does not exist, a runtime class, a device plugin without healthy GPUs", Seen: "Kubernetes", Source: "kubelet",
 		},
 		{
@@ -163,7 +167,7 @@ func launchRows() []Row {
 		},
 		{
 			Key: "y14", Checks: ids("X-TIMEOUT-MISSING-RANK"), Kind: Absence, Pattern: `waiting for remainder of ranks for more than \d+ seconds|other ranks (?:that )?(?:did ?n.t|did not|have ?n.t|have not)`,
-			Cause: "some ranks did not come where the others wait for them", Fix: "the line names ranks that are ready: look at the others, each in its own log; every rank must submit the same work", Seen: "Horovod, SGLang", Source: "stall_inspector.cc",
+			Cause: "some ranks did not come where the others wait for them", Fix: "look at the ranks that are missing, each in its own log: Horovod lists them (missing ranks, Stalled ranks), other programs name those that are ready; every rank must submit the same work", Seen: "Horovod, SGLang", Source: "stall_inspector.cc",
 		},
 		{
 			Key: "y15", Checks: ids("X-HOSTOOM", "L07"), Kind: Root, Pattern: `Task was killed due to the node running low on memory|Workers \(tasks / actors\) killed due to memory pressure \(OOM\)(?:.*IP: (?P<host2>[^\s,)]+))?|Memory on the node \(IP: (?P<host>[^\s,]+)`,

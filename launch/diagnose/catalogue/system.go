@@ -5,7 +5,7 @@ func systemRows() []Row {
 	const (
 		shm     = "use docker run --shm-size=8g or --ipc=host; in Kubernetes mount an emptyDir of medium Memory at /dev/shm"
 		nofile  = "set ulimit -n 131072: LimitNOFILE= for the service, --ulimit nofile= for the container"
-		threads = "set --pids-limit=-1 for the container; TasksMax=infinity and LimitNPROC=infinity for the service"
+		threads = "compare ulimit -u on that node with the user's threads there (ps -L -u USER | wc -l); containers have --pids-limit, services TasksMax and LimitNPROC; fewer threads help too (OMP_NUM_THREADS, dataloader workers)"
 		host    = "use fewer dataloader workers or smaller shards in memory, or a higher limit (container memory, Slurm --mem)"
 	)
 	return []Row{
@@ -42,7 +42,7 @@ func systemRows() []Row {
 			Cause: "the worker could not start a thread: the limit of processes was reached", Fix: threads, Seen: "2.29.2+", Source: "src/include/checks.h",
 		},
 		{
-			Key: "65", Checks: ids("L04"), Kind: Primary, Pattern: `(?:pthread_create|ThreadPoolBuildError|failed to spawn thread).*Resource temporarily unavailable|\bfork: Resource temporarily unavailable|TERM_THREADLIMIT|TERM_PROCESSLIMIT|can't start new thread|unable to create (?:new )?native thread|OpenBLAS blas_thread_init: pthread_create failed`,
+			Key: "65", Checks: ids("L04"), Kind: Primary, Pattern: `(?:pthread_create|ThreadPoolBuildError|failed to spawn thread).*Resource temporarily unavailable|\bfork: Resource temporarily unavailable|TERM_THREADLIMIT|TERM_PROCESSLIMIT|can't start new thread|unable to create (?:new )?native thread|OpenBLAS blas_thread_init: pthread_create failed|failed to create new OS thread|pthread_create failed \(EAGAIN\)|Failed to start the native thread`,
 			Cause: "the worker could not start a thread: the limit of processes was reached", Fix: threads, Seen: "OS", Source: "pthread_create(3)",
 		},
 		{
@@ -94,7 +94,7 @@ func systemRows() []Row {
 			Cause: "a limit of the kernel is reached: watches of files, or segments and semaphores of System V; no disk is full", Fix: "on that node: sysctl fs.inotify.max_user_watches=1048576 fs.inotify.max_user_instances=8192; ipcs -l shows the limits of System V, ipcrm removes what old processes left", Seen: "OS", Source: "inotify(7), shmget(2), semget(2)",
 		},
 		{
-			Key: "r06", Checks: ids("X-DISK"), Kind: Catchable, Pattern: `\[Errno 5\] Input/output error|Stale file handle`,
+			Key: "r06", Checks: ids("X-DISK"), Kind: Catchable, Pattern: `\[Errno 5\] Input/output error|Stale file handle|(?:cannot|open|access|stat|read|write)\b.*: [Cc]annot send after transport endpoint shutdown`,
 			Cause: "a disk or a file server failed, or a file was removed on the server while it was in use", Fix: "read dmesg -T of that node, and look at the server of that file system; mount it anew on the node, and start again", Seen: "OS", Source: "errno(3)",
 		},
 		{

@@ -40,12 +40,12 @@ func Topics() []Topic {
 		},
 		{
 			Checks:  ids("X-DISK"),
-			Pattern: `no space left|disk (?:is )?full|(?:disk )?quota (?:was |is )?exceeded|read-only file system|\bENOSPC\b|\bEDQUOT\b|not enough (?:free )?disk space|not enough space (?:on|left)\b|errno 122|\bover \d+% full|input/output error|stale file handle|file write failed|create local dir`,
+			Pattern: `no space left|disk (?:is )?full|(?:disk )?quota (?:was |is )?exceeded|read-only file system|\bENOSPC\b|\bEDQUOT\b|not enough (?:free )?disk space|not enough space (?:on|left)\b|errno 122|\bover \d+% full|input/output error|stale file handle|after transport endpoint shutdown|file write failed|create local dir`,
 			Cause:   "a disk is full, read-only or broken", Fix: "check `df -h` and `quota` for the folder of checkpoints, caches (TMPDIR, HF_HOME, TRITON_CACHE_DIR) and logs on this node",
 		},
 		{
 			Checks:  ids("L04"),
-			Pattern: `^(?:what\(\): +|.*\b(?:fork|thread|clone|process)\b.*)resource temporarily unavailable|pthread_create (?:failed|returned)|can't start new thread|unable to create (?:new )?(?:native )?thread`,
+			Pattern: `^(?:what\(\): +|.*\b(?:fork|thread|clone|process)\b.*)resource temporarily unavailable|pthread_create (?:failed|returned)|can't start new thread|unable to create (?:new )?(?:native )?thread|failed to (?:create|start) (?:new |the )?(?:OS |native )?thread|newosproc`,
 			Cause:   "the worker could not start a thread or a process: a limit was reached", Fix: "ulimit -u, the container's --pids-limit and TasksMax of the service limit them on that node; use fewer threads (OMP_NUM_THREADS, dataloader workers)",
 		},
 		{
@@ -121,11 +121,11 @@ func Topics() []Topic {
 			Cause:   "the program wants another number of processes or GPUs than it has", Fix: "compare the number of processes (--nproc-per-node, mpirun -n, WORLD_SIZE) and of visible GPUs with the sizes that the program is given (tensor, pipeline and data parallelism)",
 		},
 		{
-			Pattern: `(?:invalid|unknown|unsupported|missing|illegal|bad|unrecognized) (?:value|option|argument|setting|parameter|key|field|config\w*|choice|flag|mode|type)|must be (?:one of|a |an |positive|set|specified|given|in )|is not (?:a valid|supported|allowed|recognized)|should be (?:one of|a |an )|mapping values are not allowed|could not override|not in struct|\b(?:option|argument|parameter|value|field|variable)s?\b.{0,20}\b(?:is|are) (?:required|not set)\b`,
+			Pattern: `(?:invalid|unknown|unsupported|missing|illegal|bad|unrecognized) (?:value|option|arguments?[ :'"=]+\w|setting|parameter|key|field|config\w*|choice|flag|mode|type)|must be (?:one of|a |an |positive|set|specified|given|in )|is not (?:a valid|supported|allowed|recognized)|should be (?:one of|a |an )|mapping values are not allowed|could not override|not in struct|\b(?:option|argument|parameter|value|field|variable)s?\b.{0,20}\b(?:is|are) (?:required|not set)\b`,
 			Cause:   "the program does not accept a setting or its input", Fix: "correct what the line names: an argument, a variable, the configuration or the input",
 		},
 		{
-			Pattern: `\b5\d\d (?:server error|internal server|bad gateway|service unavailable|gateway time)|service (?:is )?unavailable|(?:read|request|connection|operation|connect)\b.{0,20}\btimed? ?out|max retries exceeded|RemoteDisconnected|ProtocolError|unexpected status`,
+			Pattern: `\b5\d\d (?:server error|internal server|bad gateway|service unavailable|gateway time)|service (?:is )?unavailable|(?:read|request|connection|connect)\b.{0,20}\btimed? ?out|operation timed out|max retries exceeded|RemoteDisconnected|ProtocolError|unexpected status`,
 			Cause:   "a server did not answer, or failed", Fix: "try it from that node (curl -v URL), with the job's proxy variables; a server that is only slow needs a longer time-out or a retry",
 		},
 		{

@@ -20,6 +20,10 @@ func workerRows() []Row {
 	)
 	return []Row{
 		{
+			Key: "y73", Checks: ids("X-DESYNC"), Kind: Absence, Pattern: `\bdisagreement between rank\d+ and rank\d+: `,
+			Cause: "the ranks came to different parts of the model: one of them wants other parameters of ZeRO than the others", Fix: "every rank must run the same layers: of mixtures of experts declare the blocks as leaf modules (set_z3_leaf_modules), and look for branches that depend on a rank's data", Seen: "DeepSpeed", Source: "deepspeed/runtime/zero/utils.py",
+		},
+		{
 			Key: "x41", Checks: ids("X-DESYNC", "R03"), Kind: Primary, Pattern: `Detected mismatch between collectives on ranks\.? Rank (?P<rank>\d+) is running(?:.*but Rank (?P<rank2>\d+))?|Mismatched collective detected|(?:lagging/dead/)?mismatched ranks that caused the desync`,
 			Cause: "ranks are in different collectives", Fix: desync, Seen: "torch, NCCL with checks", Source: "ProcessGroupWrapper.cpp, TraceUtils.h",
 		},
@@ -92,7 +96,7 @@ func workerRows() []Row {
 			Cause: "the launcher raised an exception, and no line shows one of a worker", Fix: "read the launcher's last line; if a worker ended before, read that worker's own output (torchrun -r 3, gorun -t 3 keep it)", Seen: "torchrun", Source: "traceback",
 		},
 		{
-			Key: "x49", Checks: ids("X-PYEXC"), Kind: Primary, Pattern: `^panic: |\bpanic: runtime error: |^fatal error: all goroutines are asleep|terminate called after throwing an instance of 'std::(?:runtime_error|logic_error|out_of_range|invalid_argument)`,
+			Key: "x49", Topical: true, Checks: ids("X-PYEXC"), Kind: Primary, Pattern: `^panic: |\bpanic: runtime error: |^fatal error: all goroutines are asleep|terminate called after throwing an instance of 'std::(?:runtime_error|logic_error|out_of_range|invalid_argument)`,
 			Cause: "the worker ended itself with an error", Fix: "correct the program; the stack is below the line", Seen: "Go, C++", Source: "stderr",
 		},
 		{
@@ -117,7 +121,7 @@ func workerRows() []Row {
 		},
 		{
 			Key: RowTwiceRank, Checks: ids("R01"), Kind: Primary, Pattern: NoLine,
-			Cause: "several nodes start the same ranks, so that others never come", Fix: "give each node its own rank (--node-rank, NODE_RANK), or as many tasks per node as the program expects; gorun numbers the nodes itself", Seen: "Lightning, others", Source: "pytorch-lightning#4389",
+			Cause: "several nodes or tasks start the same ranks, so that others never come", Fix: "give each node its own rank (--node-rank, NODE_RANK), unset ranks that an image or a prolog sets for all, and start as many tasks per node as the program expects; gorun numbers nodes and ranks itself", Seen: "Lightning, others", Source: "pytorch-lightning#4389",
 		},
 		{
 			Key: "x60", Checks: ids("X-ARGS"), Kind: Clue, Pattern: `^error: (?:unrecognized arguments|argument \S+: |the following arguments are required)|(?:^|\s)\S+: error: (?:the following arguments are required|unrecognized arguments|argument \S+: |one of the arguments |ambiguous option)`,

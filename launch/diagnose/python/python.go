@@ -231,12 +231,22 @@ func (e *Exception) LaterLines() int {
 	if len(e.Message) == maxMessageLines {
 		n++
 	}
-	for _, line := range e.Message[min(1, len(e.Message)):] {
+	for _, line := range e.Message[min(e.reasonOfGraph()+1, len(e.Message)):] {
 		if line[0] != ' ' && line[0] != '\t' && line != ">" { // which ends an error of gRPC
 			n++
 		}
 	}
 	return n
+}
+
+// reasonOfGraph returns the index of the line with the reason in the message of an error of
+// TensorFlow's graph, which names the node before it; 0 if there is none.
+func (e *Exception) reasonOfGraph() int {
+	i := 1 + slices.IndexFunc(e.Message, func(line string) bool { return strings.HasPrefix(line, "Node: '") })
+	if i == len(e.Message) {
+		return 0
+	}
+	return i
 }
 
 // Announces reports whether the message of e ends as if its reason followed.
@@ -264,13 +274,26 @@ func (e *Exception) Text() string {
 			message = strings.TrimSpace(e.Message[0]) + " " + m[1]
 		}
 	}
+	if i := e.reasonOfGraph(); i > 0 {
+		message = strings.TrimSpace(e.Message[0]) + " " + strings.TrimSpace(e.Message[i])
+	}
 	switch {
 	case e.Class == "":
 		return message
 	case message == "", e.isBare:
-		return e.Class
+		return e.Class + e.assertion("")
 	}
-	return e.Class + ": " + message
+	return e.Class + ": " + message + e.assertion(message)
+}
+
+// assertion returns the source of the assertion that failed, after ": ". It returns "" if e
+// is none, or if its message has words and not only values.
+func (e *Exception) assertion(message string) string {
+	source := strings.TrimSpace(e.Source)
+	if !strings.HasSuffix(e.Class, "AssertionError") || !strings.HasPrefix(source, "assert ") || strings.TrimLeft(message, "([{0123456789") == message && message != "" {
+		return ""
+	}
+	return ": " + source[:min(len(source), 160)]
 }
 
 // details matches the field with the reason in an error of gRPC.
