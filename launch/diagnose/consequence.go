@@ -19,6 +19,13 @@ const (
 	lastLines = 8
 )
 
+// closedConnection matches what programs print about a connection that the other side
+// closed.
+var closedConnection = match.AnyOf(
+	"(?i)"+catalogue.ConnectionClosed, `ConnectionResetError`, `BrokenPipeError`, `ConnectionAbortedError`, `^EOFError\b`,
+	`(?i)\bunexpected eof\b`, `(?i)\bclosed by (?:the )?(?:remote |other )?(?:peer|host|side)\b`,
+)
+
 // IsConsequence reports whether the end of a worker's standard error shows that
 // the worker failed only because it lost a peer, or the store that the peers
 // share.

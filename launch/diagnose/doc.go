@@ -18,8 +18,9 @@
 //
 // What lines mean is data: the rows of package catalogue, the prefixes of package prefix,
 // the lines about the job (jobLines), among them the ends that launchers report
-// (endPatterns), and the words by which other lines are weighed (wordings). A row has one
-// Kind. Package match looks for the literals of all rows at once.
+// (endPatterns), and the words by which other lines are weighed (package wording). A row
+// has one Kind; a topic of the catalogue says what an error in any words is about. Package
+// python reads tracebacks. Package match looks for the literals of all rows at once.
 //
 // Invariants: a finding needs evidence in the text, so a job that works has no
 // findings. The cost is linear in the text, and memory is bounded. The same text

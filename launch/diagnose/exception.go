@@ -89,6 +89,17 @@ func (m *matcher) showsLostPeer(e *python.Exception) bool {
 	return isLost && !workerFault().MatchString(text)
 }
 
+// weakLostPeer matches words that programs also print about other connections
+// (data, logging). They count only in an exception of torch.distributed.
+var weakLostPeer = match.Lazy("(?i)" + catalogue.ConnectionClosed + `|(?:read|write) error \[.*timed out`)
+
+// workerFault matches failures of the worker itself, even where NCCL or its
+// watchdog reports them.
+var workerFault = match.AnyOf(
+	`(?i)CUDA error`, `Cuda failure`, `unhandled cuda error`, `CUDA out of memory`,
+	`OutOfMemoryError`, `device-side assert`, `illegal memory access`, `ncclInvalidUsage`,
+)
+
 var (
 	distributedFile = match.Lazy(`/torch/distributed/|torch[/\\]_?c10d`)
 	// storeSource matches a call of the store. Old versions raise only

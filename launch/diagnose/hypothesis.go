@@ -13,7 +13,7 @@ import (
 // first. It returns none for a job that did not fail. The scanner may go on
 // reading.
 //
-// A cause is the earliest event of class Primary: in time, or in the order of the
+// A cause is the earliest event of the most probable tier: in time, or in the order of the
 // logs and their lines where they have no time. Beside it, events that an earlier
 // one explains are consequences.
 func (s *Scanner) Findings() []Finding {

@@ -65,13 +65,14 @@ func isPartly(line []byte) bool {
 	return m != nil && !bytes.Equal(m[1], m[2])
 }
 
-// readFailedState reads it. That other tasks of the table completed says nothing then.
+// readFailedState reads a task of a table that did not end well. That other tasks of the
+// table completed says nothing then.
 func (s *Scanner) readFailedState(l *line, _ *match.Fields) {
 	s.readFailedTests(l, nil)
 	s.job.failedAt, s.job.failedTask = l.ref(), l.ref()
 }
 
-// readFailedEnd notes such a line.
+// readFailedEnd reads a line that says, near the end of the log, that the job failed.
 func (s *Scanner) readFailedEnd(l *line, _ *match.Fields) {
 	if !s.matcher.wordings.GoesOn(l.raw) && !serviceLine().Match(l.raw) {
 		s.job.failedAt = l.ref()
@@ -89,7 +90,8 @@ func (s *Scanner) weighEnd() {
 // endOfPart matches the good end of one container of docker compose.
 var endOfPart = match.Lazy(`^([\w.-]+) exited with code 0$`)
 
-// readJobSuccess reads such a line, which counts if no worker wrote it.
+// readJobSuccess reads a line that says that the job ended well, which counts if no worker
+// wrote it.
 func (s *Scanner) readJobSuccess(l *line, f *match.Fields) {
 	isOther := s.job.failedTask.number > 0 && l.ref().near(s.job.failedTask, detailLines) // task of the table
 	if l.Rank < 0 && l.Local < 0 && l.Task < 0 && !isOther {
@@ -97,8 +99,8 @@ func (s *Scanner) readJobSuccess(l *line, f *match.Fields) {
 	}
 }
 
-// readExitZero reads such a line. It makes the errors before it doubtful, and those of the
-// container that it names overcome.
+// readExitZero reads the good end of a process. It makes the errors before it doubtful, and
+// those of the container that it names overcome.
 func (s *Scanner) readExitZero(l *line, _ *match.Fields) {
 	if m := endOfPart().FindSubmatch(l.raw); m != nil {
 		h, _ := prefix.ReadHead(append(bytes.Clone(m[1]), " | "...))

@@ -245,8 +245,8 @@ func (s *Scanner) endLog() {
 	s.readHint()
 }
 
-// isBinary reports whether p, the front of a log, is not text: more than a tenth
-// of its bytes are control characters. Zeros at the front do not count, because
+// isBinary reports whether p, the front of a log, is not text: more than a
+// twentieth of its bytes are control characters. Zeros at the front do not count, because
 // a log that was cut while it was written begins with them.
 func isBinary(p []byte) bool {
 	p = bytes.TrimLeft(p[:min(len(p), blockSize)], "\x00")

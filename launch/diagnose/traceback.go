@@ -205,74 +205,101 @@ func (s *Scanner) recordException(t *tracebackReader, e python.Exception, end in
 	if n := len(events); n > 0 && events[n-1].number == end {
 		events, t.events = events[:n-1], events[n-1:]
 	}
-	at := ""
-	if place := e.Place(); place != "" {
-		dir, file := path.Split(place)
-		at = " (" + match.PlainText([]byte(path.Join(path.Base(dir), file))) + ")"
-	}
-	if best := strongest(events); best != nil {
-		if best.rank < 0 {
-			best.rank = t.rank
-		}
-		s.fillTask(best)
-		s.nameByMessage(best, &e)
-		best.inTraceback, best.later = true, e.LaterLines()
-		if last := e.LastError(); last != "" && !strings.Contains(best.text, last) {
-			best.text += ": " + match.PlainText([]byte(last))
-		}
-		if !strings.HasSuffix(best.text, at) {
-			best.text += at
-		}
-		t.previous = best
-		return
-	}
-	if t.previous != nil && (e.Chained || t.previous.row.Key == catalogue.RowDataset) {
-		t.previous.later = e.LaterLines() // the lines between belong to one traceback
-		if t.isBare && !e.SaysNothing() {
-			t.previous.text += ": " + match.PlainText([]byte(e.Text()))
-			t.isBare = false
-		}
-		if !e.Chained && t.previous.number > t.last.number-100 { // the dataset's own exception
-			t.previous.text += ": " + match.PlainText([]byte(e.Text())) + at
-		}
-		return
-	}
-	if rayTaskHead().MatchString(e.Text()) {
+	switch best := strongest(events); {
+	case best != nil:
+		s.explainBy(best, t, &e)
+	case t.previous != nil && (e.Chained || t.previous.row.Key == catalogue.RowDataset):
+		t.extendPrevious(&e)
+	case rayTaskHead().MatchString(e.Text()):
 		s.job.failed = true // the traceback of the task follows
-		return
+	case s.addSpawnEnd(e.Text(), &t.last):
+	default:
+		key, kind, reason := s.meaningInContext(&e)
+		if key == "" {
+			s.job.failed = true
+			return
+		}
+		ev := s.exceptionEvent(t, &e, s.matcher.byKey[key])
+		ev.kind, ev.text = kind, match.PlainText([]byte(e.Text()+reason))+placeOf(&e)
+		t.isBare = e.SaysNothing()
+		t.previous = s.record(ev, e.Text()[:min(len(e.Text()), 200)])
 	}
-	if s.addSpawnEnd(e.Text(), &t.last) {
-		return
+}
+
+// placeOf returns the file and line where e was raised, in brackets after a blank, "" if
+// they are unknown.
+func placeOf(e *python.Exception) string {
+	place := e.Place()
+	if place == "" {
+		return ""
 	}
-	reason := ""
-	key, kind := s.matcher.meaningOf(&e)
-	if key == catalogue.RowException && kind == catalogue.Catchable { // a row may know all lines of the message together
+	dir, file := path.Split(place)
+	return " (" + match.PlainText([]byte(path.Join(path.Base(dir), file))) + ")"
+}
+
+// explainBy adds what e says to the event of a line of its message, which says more than the
+// exception does.
+func (s *Scanner) explainBy(best *event, t *tracebackReader, e *python.Exception) {
+	if best.rank < 0 {
+		best.rank = t.rank
+	}
+	s.fillTask(best)
+	s.nameByMessage(best, e)
+	best.inTraceback, best.later = true, e.LaterLines()
+	if last := e.LastError(); last != "" && !strings.Contains(best.text, last) {
+		best.text += ": " + match.PlainText([]byte(last))
+	}
+	if at := placeOf(e); !strings.HasSuffix(best.text, at) {
+		best.text += at
+	}
+	t.previous = best
+}
+
+// extendPrevious adds e, which was raised while the previous exception was handled, to that
+// one.
+func (t *tracebackReader) extendPrevious(e *python.Exception) {
+	t.previous.later = e.LaterLines() // the lines between belong to one traceback
+	if t.isBare && !e.SaysNothing() {
+		t.previous.text += ": " + match.PlainText([]byte(e.Text()))
+		t.isBare = false
+	}
+	if !e.Chained && t.previous.number > t.last.number-100 { // the dataset's own exception
+		t.previous.text += ": " + match.PlainText([]byte(e.Text())) + placeOf(e)
+	}
+}
+
+// meaningInContext returns the row and the kind of e as meaningOf does, or those of a row
+// that knows all lines of its message together. reason is the error that the message quotes
+// from another process.
+func (s *Scanner) meaningInContext(e *python.Exception) (key string, kind catalogue.Kind, reason string) {
+	key, kind = s.matcher.meaningOf(e)
+	if key == catalogue.RowException && kind == catalogue.Catchable {
 		if row := s.matcher.rowOf([]byte(e.Text())); row != nil && row.Kind.Tier() == catalogue.TierCause {
 			key, kind = row.Key, row.Kind
 		}
 	}
-	if text := []byte(e.Text()); key == catalogue.RowException && (strings.HasPrefix(e.Class, "ray.exceptions.") || s.matcher.wordings.Has(wording.Summary, text)) {
+	if key == catalogue.RowException && (strings.HasPrefix(e.Class, "ray.exceptions.") || s.matcher.wordings.Has(wording.Summary, []byte(e.Text()))) {
 		key, kind = catalogue.RowSummary, catalogue.Vague
 		if reason = s.errorIn(e.Message); reason != "" {
 			key, kind = catalogue.RowLogged, catalogue.CatchableClue
 		}
 	}
-	if key == "" {
-		s.job.failed = true
-		return
-	}
-	ev := s.newEvent(s.matcher.byKey[key], &t.last)
+	return key, kind, reason
+}
+
+// exceptionEvent makes the event of an exception that ended at t's last line: its writer,
+// and whether the program handled it.
+func (s *Scanner) exceptionEvent(t *tracebackReader, e *python.Exception, row *compiledRow) *event {
+	ev := s.newEvent(row, &t.last)
 	if ev.rank < 0 || t.isNamed {
 		ev.rank = t.rank
 	}
 	if ev.rank < 0 && ev.local < 0 && t.spawned >= 0 {
 		ev.local = t.spawned
 	}
-	ev.kind, ev.repeated = kind, t.repeated
+	ev.repeated = t.repeated
 	s.fillTask(ev)
 	ev.later = e.LaterLines()
-	ev.text = match.PlainText([]byte(e.Text()+reason)) + at
-	t.isBare = e.SaysNothing()
 	ev.handled = t.isHandled || s.job.wentWell[ev.log] && e.Script == "" // finalizers fail at exit
 	for _, line := range e.Message[min(1, len(e.Message)):] {
 		if python.ErrorLine().MatchString(line) { // of another exception
@@ -286,9 +313,9 @@ func (s *Scanner) recordException(t *tracebackReader, e python.Exception, end in
 	if ev.host == "" && !ev.hasOrigin() {
 		ev.nameOrigin(s.matcher.wordings, []byte(e.Text()))
 	}
-	s.nameByMessage(ev, &e)
-	ev.excerpt = s.messageOf(&e)
-	t.previous = s.record(ev, e.Text()[:min(len(e.Text()), 200)])
+	s.nameByMessage(ev, e)
+	ev.excerpt = s.messageOf(e)
+	return ev
 }
 
 // errorIn returns the last line of a message that a program below the exception printed as

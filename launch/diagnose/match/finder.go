@@ -33,7 +33,7 @@ type place struct {
 const Gram = 4
 
 // NewFinder builds the finder for the words of entries. It never finds words of less
-// than gram bytes.
+// than Gram bytes.
 func NewFinder(entries [][]string) *Finder {
 	f := &Finder{stride: 8, places: map[uint32][]place{}}
 	for _, words := range entries {

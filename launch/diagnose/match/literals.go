@@ -8,7 +8,7 @@ import (
 )
 
 // Literals returns texts in lower case. Every match of pattern contains at least one
-// of them. literals returns nil if there are none. A line without them needs no
+// of them. Literals returns nil if there are none. A line without them needs no
 // expression.
 func Literals(pattern string) []string {
 	re, err := syntax.Parse(pattern, syntax.Perl|syntax.FoldCase)

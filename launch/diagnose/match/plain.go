@@ -11,7 +11,7 @@ import (
 const MaxText = 600
 
 // PlainText returns a line as valid UTF-8 without control characters, with at most
-// maxText characters. Of a longer line it leaves out a part in the middle.
+// MaxText characters. Of a longer line it leaves out a part in the middle.
 func PlainText(p []byte) string {
 	if len(p) > 4*MaxText {
 		p = slices.Concat(p[:2*MaxText], p[len(p)-2*MaxText:])

@@ -80,8 +80,8 @@ func (known Pods) Read(p []byte) (pod, text []byte) {
 	return nil, p
 }
 
-// SetPod makes pod, which read returned, a part of the stream's name, and reads the host
-// from it.
+// SetPod makes pod, which Pods.Read returned, a part of the stream's name, and reads
+// the host from it.
 func (h *Head) SetPod(pod []byte) {
 	h.AddLabel(pod)
 	h.removePrefix(pod)
