@@ -71,7 +71,7 @@ func (s *Scanner) twiceEvent() *event {
 	}
 	slices.Sort(twice)
 	e := *a.last
-	e.derived, e.origin = true, origin{rank: -1, local: -1, task: -1}
+	e.derived, e.origin = true, unknownOrigin()
 	e.text = rankList(twice) + " were announced by several processes; " + strconv.Itoa(a.size-len(a.ranks)) + " of " + strconv.Itoa(a.size) + " ranks by none: " + e.text
 	if !areTwo {
 		e.kind = catalogue.Clue

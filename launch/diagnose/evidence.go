@@ -69,6 +69,9 @@ type origin struct {
 	named                  []int  // ranks that the line itself names
 }
 
+// unknownOrigin returns the origin of an event that no rank or process is known for.
+func unknownOrigin() origin { return origin{rank: -1, local: -1, task: -1} }
+
 // mayBeHandled reports whether more lines followed e than a worker prints while it
 // ends.
 func (e *event) mayBeHandled() bool {
@@ -217,7 +220,7 @@ func (s *Scanner) recordMatch(row *compiledRow, f *match.Fields, l *line) {
 	}
 	e := s.newMatch(row, f, l)
 	if row.Key == catalogue.RowSelfTest { // the one that reports is not at fault
-		e.origin = origin{rank: -1, local: -1, task: -1}
+		e.origin = unknownOrigin()
 	}
 	e.named = f.Numbers("rank")
 	e.peer = f.Text("peer")

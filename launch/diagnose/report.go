@@ -62,37 +62,7 @@ func (r *report) readLine(s *Scanner, l *line) {
 		return
 	}
 	if m := reportField().FindSubmatch(l.raw); m != nil {
-		r.inQuote, r.inStderr = false, string(m[1]) == "stderr"
-		switch value := m[2]; string(m[1]) {
-		case "time":
-			r.worker = *s.newEvent(s.matcher.byKey[catalogue.RowNoReason], l)
-			r.ofGorun, r.hasStderr = false, false
-			if t, _ := prefix.ReadTime(value); t.IsKnown() {
-				r.worker.when = t
-			}
-		case "host":
-			r.worker.host = match.PlainText(value)
-		case "rank":
-			if m := reportRank().FindSubmatch(value); m != nil {
-				r.worker.rank, _ = strconv.Atoi(string(m[1]))
-				r.worker.local, _ = strconv.Atoi(string(m[2]))
-				l.Rank = r.worker.rank
-			}
-		case "exitcode":
-			if m := reportExit().FindSubmatch(value); m != nil && r.worker.row != nil {
-				r.worker.pid, _ = strconv.Atoi(string(m[2]))
-				r.worker.text = match.PlainText(l.raw)
-				code, _ := strconv.Atoi(string(m[1]))
-				e := r.worker
-				s.addEnd(workerEnd{event: &e, code: code, isRoot: r.isRoot})
-			}
-		case "node":
-			r.ofGorun = true
-		case "stderr":
-			r.hasStderr, r.inQuote = true, true
-		default:
-			r.inQuote = true
-		}
+		r.readField(s, l, string(m[1]), m[2])
 	}
 	if r.inQuote && r.worker.row != nil {
 		if last := match.PlainText([]byte(r.dedent(string(l.raw)))); r.inStderr && last != "" {
@@ -104,6 +74,41 @@ func (r *report) readLine(s *Scanner, l *line) {
 		if r.worker.when.IsKnown() {
 			l.When = r.worker.when
 		}
+	}
+}
+
+// readField reads a line of the report that has a field of a worker.
+func (r *report) readField(s *Scanner, l *line, name string, value []byte) {
+	r.inQuote, r.inStderr = false, name == "stderr"
+	switch name {
+	case "time":
+		r.worker = *s.newEvent(s.matcher.byKey[catalogue.RowNoReason], l)
+		r.ofGorun, r.hasStderr = false, false
+		if t, _ := prefix.ReadTime(value); t.IsKnown() {
+			r.worker.when = t
+		}
+	case "host":
+		r.worker.host = match.PlainText(value)
+	case "rank":
+		if m := reportRank().FindSubmatch(value); m != nil {
+			r.worker.rank, _ = strconv.Atoi(string(m[1]))
+			r.worker.local, _ = strconv.Atoi(string(m[2]))
+			l.Rank = r.worker.rank
+		}
+	case "exitcode":
+		if m := reportExit().FindSubmatch(value); m != nil && r.worker.row != nil {
+			r.worker.pid, _ = strconv.Atoi(string(m[2]))
+			r.worker.text = match.PlainText(l.raw)
+			code, _ := strconv.Atoi(string(m[1]))
+			e := r.worker
+			s.addEnd(workerEnd{event: &e, code: code, isRoot: r.isRoot})
+		}
+	case "node":
+		r.ofGorun = true
+	case "stderr":
+		r.hasStderr, r.inQuote = true, true
+	default:
+		r.inQuote = true
 	}
 }
 

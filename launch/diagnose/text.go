@@ -12,6 +12,31 @@ import (
 // generalID is the id of errors in words that no row knows.
 const generalID = "X-ERROR"
 
+// writeRoot writes the finding as the root cause.
+func (f *Finding) writeRoot(b *strings.Builder) {
+	title := "Root cause"
+	if f.Doubtful {
+		b.WriteString("No line shows that the job failed; the program may have handled this error.\n")
+		title = "If it failed"
+	}
+	fmt.Fprintf(b, "%s: %s [%s]\n", title, f.Meaning, f.ID)
+	if blamed := f.blamed(); blamed != "" {
+		label := "blame"
+		if f.Rank >= 0 && !f.blamesRanks() {
+			label = "seen by"
+		}
+		fmt.Fprintf(b, "  %s: %s\n", label, blamed)
+	}
+	fmt.Fprintf(b, "  %s\n", f.quote())
+	if len(f.Context) > 0 {
+		fmt.Fprintf(b, "  beside it:\n    %s\n", strings.Join(f.Context, "\n    "))
+	}
+	fmt.Fprintf(b, "  fix: %s\n", f.Fix)
+	if checks := f.checkIDs(); checks != "" {
+		fmt.Fprintf(b, "  gorun check finds this before the job starts: %s\n", checks)
+	}
+}
+
 // WriteText writes findings as text: the root cause with its line, the lines beside it and its fix, then
 // other possible causes, consequences and harmless lines.
 func WriteText(w io.Writer, findings []Finding) error {
@@ -24,33 +49,16 @@ func WriteText(w io.Writer, findings []Finding) error {
 	switch {
 	case len(findings) == 0:
 		b.WriteString("nothing found: no line shows a failure\n")
-	case len(causes) == 0:
-		b.WriteString("Root cause: not in these logs; they show only consequences.\n")
+	case len(causes) > 0:
+		causes[0].writeRoot(&b)
+	default:
+		if findings[0].Doubtful {
+			b.WriteString("No line shows that the job failed; the program may have handled these errors.\nIf it failed: the cause is not in these logs; they show only consequences.\n")
+		} else {
+			b.WriteString("Root cause: not in these logs; they show only consequences.\n")
+		}
 		if peers := lostPeers(findings); peers != "" {
 			fmt.Fprintf(&b, "  read the logs of the peers that the others lost: %s\n", peers)
-		}
-	default:
-		f := causes[0]
-		title := "Root cause"
-		if f.Doubtful {
-			b.WriteString("No line shows that the job failed; the program may have handled this error.\n")
-			title = "If it failed"
-		}
-		fmt.Fprintf(&b, "%s: %s [%s]\n", title, f.Meaning, f.ID)
-		if blamed := f.blamed(); blamed != "" {
-			label := "blame"
-			if f.Rank >= 0 && !f.blamesRanks() {
-				label = "seen by"
-			}
-			fmt.Fprintf(&b, "  %s: %s\n", label, blamed)
-		}
-		fmt.Fprintf(&b, "  %s\n", f.quote())
-		if len(f.Context) > 0 {
-			fmt.Fprintf(&b, "  beside it:\n    %s\n", strings.Join(f.Context, "\n    "))
-		}
-		fmt.Fprintf(&b, "  fix: %s\n", f.Fix)
-		if checks := f.checkIDs(); checks != "" {
-			fmt.Fprintf(&b, "  gorun check finds this before the job starts: %s\n", checks)
 		}
 	}
 	section := func(title string, list []Finding, fix bool) {
