@@ -40,7 +40,6 @@ type endings struct {
 	taskHosts  map[int]string // by task of Slurm
 	taskRanks  int            // how many tasks there are, if a host has several, so that their numbers are ranks; findHosts finds it
 	lastExit   *event         // the last line with an exit code that is not 0
-	failedAt   lineRef        // the last line that says that the job or a task of it failed
 	failedTask lineRef        // the last line of a table that says that a task failed
 	hint       *event         // words of a failure in the last lines of a log
 	stopping   *event         // the first line that says that a worker was told to stop
@@ -139,7 +138,7 @@ func jobLines() []jobLine {
 		{pattern: successLine, read: (*Scanner).readSuccess, mayRepeat: true},
 		{pattern: jobSuccessLine, read: (*Scanner).readJobSuccess, mayRepeat: true},
 		{pattern: failedState, read: (*Scanner).readFailedState},
-		{pattern: failedEnd, read: (*Scanner).readFailedEnd},
+		{pattern: failedTask, read: (*Scanner).readFailedState},
 		{pattern: exitZeroLine, read: (*Scanner).readExitZero, mayRepeat: true},
 	}
 	for _, pattern := range endPatterns() {

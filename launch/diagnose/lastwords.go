@@ -3,6 +3,7 @@ package diagnose
 import (
 	"bytes"
 	"cmp"
+	"iter"
 	"slices"
 	"strings"
 
@@ -100,28 +101,41 @@ func (s *Scanner) readHint() {
 		return
 	}
 	words := s.matcher.wordings
-	text, number := s.previous, s.number
-	for range hintTail {
-		end := bytes.TrimRight(text, "\r\n\t ")
-		number -= int64(bytes.Count(text[len(end):], []byte{'\n'}))
-		at := bytes.LastIndexAny(end, "\r\n") + 1
-		h, rest := s.headOf(end[at:][:min(len(end)-at, maxMatched)])
-		text = end[:at]
+	for l := range s.linesAtEnd(hintTail) {
 		switch {
-		case len(end) == 0:
-			return
-		case words.IsNoError(rest), noWords().Match(rest) && !errorMark().Match(rest):
-		case errorMark().Match(rest) || words.Has(wording.Hint, counter().ReplaceAll(noError().ReplaceAll(rest, nil), nil)):
-			isWeak := words.Has(wording.Summary, rest) || words.Has(wording.Cascade, rest)
+		case words.IsNoError(l.raw), noWords().Match(l.raw) && !errorMark().Match(l.raw):
+		case errorMark().Match(l.raw) || words.Has(wording.Hint, counter().ReplaceAll(noError().ReplaceAll(l.raw, nil), nil)):
+			isWeak := words.Has(wording.Summary, l.raw) || words.Has(wording.Cascade, l.raw)
 			if s.job.hint == nil || !isWeak {
-				s.job.hint = s.newEvent(s.matcher.byKey[catalogue.RowLogged], &line{Head: h, raw: rest, number: number, stream: streamKey{log, h.Label}})
-				s.job.hint.nameOrigin(words, rest)
+				s.job.hint = s.newEvent(s.matcher.byKey[catalogue.RowLogged], l)
+				s.job.hint.nameOrigin(words, l.raw)
 			}
 			if !isWeak {
 				return
 			}
-		case words.Progresses(rest):
+		case words.Progresses(l.raw):
 			return
+		}
+	}
+}
+
+// linesAtEnd returns up to n lines at the end of the present log, the last one first,
+// without empty lines.
+func (s *Scanner) linesAtEnd(n int) iter.Seq[*line] {
+	return func(yield func(*line) bool) {
+		text, number := s.previous, s.number
+		for range n {
+			end := bytes.TrimRight(text, "\r\n\t ")
+			if len(end) == 0 {
+				return
+			}
+			number -= int64(bytes.Count(text[len(end):], []byte{'\n'}))
+			at := bytes.LastIndexAny(end, "\r\n") + 1
+			h, rest := s.headOf(end[at:][:min(len(end)-at, maxMatched)])
+			text = end[:at]
+			if !yield(&line{Head: h, raw: rest, number: number, stream: streamKey{len(s.logs) - 1, h.Label}}) {
+				return
+			}
 		}
 	}
 }

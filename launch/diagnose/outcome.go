@@ -20,13 +20,15 @@ const successLine = `(?i)worker group successfully finished|\b\d+ passed\b.* in 
 // jobSuccessLine matches what programs that start jobs print when a job ended well.
 const jobSuccessLine = `(?i)\b(?:job|run|workflow|experiment|pipeline|execution|analysis|simulation|calculation)\b.{0,60}\b(?:succeeded|successful|completed successfully|finished successfully)\b|^(?:all )?(?:done|finished|completed) successfully|\b(?:execution|pipeline|workflow|job|run|exit) status: OK$|^\d+ of \d+ steps \(100%\) done|^All tests passed\b|\bBUILD SUCCESS\b|^\S*job\S*/\S+\s+(?:Succeeded|Complete)\b|(?-i:\b\d+ COMPLETED$|\bCOMPLETED +(?:exit )?0:0\b|REQUEST_COMPLETE_BATCH_SCRIPT, error:0 status:0$|\bMarking task as SUCCESS\b|^(?:integration|all|overall|result|suite|checks?|tests?)\b.{0,20}: PASSED$)|\b\d+ passed, 0 failed$|\bdone, 0 errors\b|^exit status 0$|\b(?:horovodrun|torchrun|mpirun|mpiexec|srun|sbatch|deepspeed|launcher|script|job) exited with (?:exit |return )?(?:code|status)[ :=]+0\b|\b(?:stopped|finished|done|ended|completed|exited)(?: with rc=0|, rc=0|: rc=0| \(rc=0| rc=0)\b|\bJob \d+ finished: .*, took [\d.]+ s$|^PASSED$`
 
-// failedState matches a job or task that did not end well in a table of Slurm or a log of
-// Airflow.
-const failedState = `(?-i:^\s*\d\S*\s.*\b(?:FAILED|TIMEOUT|NODE_FAIL|OUT_OF_ME\w*|BOOT_FAIL|CANCELLED\S*)) +\d+:\d+(?:\s|$)|\bMarking task as FAILED\b`
+// failedState matches a job or task in a table of Slurm that did not end well.
+const failedState = `(?-i:^\s*\d\S*\s.*\b(?:FAILED|TIMEOUT|NODE_FAIL|OUT_OF_ME\w*|BOOT_FAIL|CANCELLED\S*)) +\d+:\d+(?:\s|$)`
+
+// failedTask matches the end of a task in a log of Airflow that did not end well.
+const failedTask = `(?-i:\bMarking task as FAILED\b)`
 
 // failedEnd matches what stands in the last lines of a job that failed: the end of its
 // script, and what schedulers and their tables say.
-const failedEnd = `(?i), exit [1-9]\d{0,2}\b|^\W*exit [1-9]\d{0,2}$|\bexit_status:?\s+[1-9]\d{0,2}\b|\bjob \S+ (?:has )?failed\b|\bjob execution failed\b|code=exited, status=[1-9]|\bJob was held\b|^[a-z0-9][a-z0-9.-]*\s+(?:\d+/\d+\s+)?(?-i:Error|Failed|Aborted)\s|\bstatus: +failed$|Received sigquit from a child process|\bBackoffLimitExceeded\b|\bPods Statuses:.* [1-9]\d* Failed\b`
+var failedEnd = match.Lazy(`(?i), exit [1-9]\d{0,2}\b|^\W*exit [1-9]\d{0,2}$|\bexit_status:?\s+[1-9]\d{0,2}\b|\bjob \S+ (?:has )?failed\b|\bjob execution failed\b|code=exited, status=[1-9]|\bJob was held\b|^[a-z0-9][a-z0-9.-]*\s+(?:\d+/\d+\s+)?(?-i:Error|Failed|Aborted)\s|\bstatus: +failed$|Received sigquit from a child process|\bBackoffLimitExceeded\b|\bPods Statuses:.* [1-9]\d* Failed\b`)
 
 // exitZeroLine matches the good end of a process or a task that may not be the whole job.
 const exitZeroLine = `(?i)\b(?:task|trial)\b.{0,60}\b(?:succeeded|successful|completed successfully|finished successfully)\b|\bexit(?:ed with)? (?:code|status)[ :=]+0\b|\bexited with (?:return|exit) code 0\b|^exit[ =:]0$|"exit_?code":\s*0\b`
@@ -65,25 +67,25 @@ func isPartly(line []byte) bool {
 	return m != nil && !bytes.Equal(m[1], m[2])
 }
 
-// readFailedState reads a task of a table that did not end well. That other tasks of the
+// readFailedState reads a task that did not end well. That other tasks of the
 // table completed says nothing then.
 func (s *Scanner) readFailedState(l *line, _ *match.Fields) {
 	s.readFailedTests(l, nil)
-	s.job.failedAt, s.job.failedTask = l.ref(), l.ref()
+	s.job.failedTask = l.ref()
 }
 
-// readFailedEnd reads a line that says, near the end of the log, that the job failed.
-func (s *Scanner) readFailedEnd(l *line, _ *match.Fields) {
-	if !s.matcher.wordings.GoesOn(l.raw) && !serviceLine().Match(l.raw) {
-		s.job.failedAt = l.ref()
-	}
-}
-
-// weighEnd takes the job for failed if one of the last lines of the log says so.
+// weighEnd takes the job for failed if one of the last lines of the log says so, and no
+// later one that it ended well.
 func (s *Scanner) weighEnd() {
-	last := s.job.failedAt
-	if last.number > s.job.overcome[last.log] && last.log == len(s.logs)-1 && s.number-last.number < lastLines {
+	log := len(s.logs) - 1
+	wasOvercome := s.job.overcome[log]
+	if task := s.job.failedTask; task.log == log && task.number > wasOvercome && s.number-task.number < lastLines {
 		s.job.failed = true
+	}
+	for l := range s.linesAtEnd(lastLines) {
+		if l.number > wasOvercome && failedEnd().Match(l.raw) && !s.matcher.wordings.GoesOn(l.raw) && !serviceLine().Match(l.raw) {
+			s.job.failed = true
+		}
 	}
 }
 
