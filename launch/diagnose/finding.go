@@ -33,6 +33,7 @@ type Finding struct {
 	// unknown. Ranks are all such ranks, ascending, at most 64.
 	Rank  int   `json:"rank"`
 	Ranks []int `json:"ranks,omitempty"`
+	ofJob bool // any rank may report it: Rank is the one that did
 	// Local is that rank's local rank on Host; -1: unknown.
 	Local int    `json:"local_rank"`
 	Host  string `json:"host,omitempty"`
@@ -111,6 +112,7 @@ func (s *Scanner) finding(h *hypothesis) Finding {
 	if h.row.Topical {
 		if topic := s.matcher.topics.of(f.Text); topic != nil {
 			f.Meaning, f.Fix = topic.Cause, topic.Fix
+			f.ofJob = len(topic.Checks) == 0
 			if len(topic.Checks) > 0 {
 				f.ID, f.Checks = topic.Checks[0], topic.Checks[1:]
 			}

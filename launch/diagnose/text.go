@@ -95,7 +95,7 @@ func WriteText(w io.Writer, findings []Finding) error {
 // a fault of a node or of the job, and several ranks that fail alike, are not.
 func (f *Finding) blamesRanks() bool {
 	isCommon := len(f.Ranks) > 1 && f.ID[0] == 'X' && f.ID != "X-TIMEOUT-MISSING-RANK" && f.ID != "X-DESYNC" && f.ID != "X-HANG"
-	return catalogue.IsOfRank(f.ID) && !isCommon
+	return catalogue.IsOfRank(f.ID) && !isCommon && !f.ofJob
 }
 
 // checkIDs returns the ids of the finding that `gorun check` has.

@@ -54,7 +54,7 @@ func deviceRows() []Row {
 			Cause: "TensorFlow or JAX found no GPU and uses the CPU", Fix: "nothing to do, unless the program needs a GPU", Seen: "TensorFlow", Source: "cuda_driver.cc",
 		},
 		{
-			Key: "x01", Checks: ids("D10"), Kind: Primary, Pattern: `no CUDA-capable device is detected|No CUDA GPUs are available|Found no NVIDIA driver on your system`,
+			Key: "x01", Checks: ids("D10"), Kind: Primary, Pattern: `no CUDA-capable device is detected|No CUDA GPUs are available|no supported devices found for platform (?:CUDA|ROCM)|Found no NVIDIA driver on your system`,
 			Cause: "the worker sees no GPU", Fix: "in a container use --gpus all; check CUDA_VISIBLE_DEVICES and the scheduler's GPU option", Seen: "CUDA 100", Source: "section 4.2",
 		},
 		{

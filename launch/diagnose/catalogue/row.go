@@ -81,5 +81,5 @@ func IsOfRank(id string) bool {
 	if id[0] == 'X' {
 		return !slices.Contains(ids("X-ARGS", "X-AUTH", "X-BUILD", "X-CONNECT", "X-DISK", "X-DNS", "X-FILE", "X-LIBRARY", "X-MODULE", "X-PORT", "X-RESOURCES", "X-SSH", "X-START"), id)
 	}
-	return id[0] == 'D' || id[0] == 'G' || id[0] == 'R' || id[0] == 'S'
+	return id[0] == 'D' && !slices.Contains(ids("D03", "D04", "D10"), id) || id[0] == 'G' || id[0] == 'R' || id[0] == 'S'
 }

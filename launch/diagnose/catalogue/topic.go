@@ -4,7 +4,7 @@ package catalogue
 // program failed and shows the program's own words; the topic of those words says which
 // machine or setting to look at. A topic never makes a line an error.
 type Topic struct {
-	Checks  []string // the ids of a finding of this topic; none: those of the row
+	Checks  []string // the ids of a finding of this topic; none: those of the row, of the whole job
 	Pattern string   // as Row.Pattern
 	Cause   string   // as Row.Cause
 	Fix     string   // as Row.Fix
@@ -105,6 +105,10 @@ func Topics() []Topic {
 			Cause:   "a checkpoint does not fit the model or the number of ranks", Fix: "compare the configuration with that of the run which wrote it (sizes, parallelism, number of ranks), or convert the checkpoint; another folder starts from the beginning",
 		},
 		{
+			Pattern: `size of tensor a \(\d+\) must match|\bcannot (?:be )?reshaped?\b|\bmat1 and mat2 shapes|shapes .{0,60}\b(?:not aligned|mismatch|incompatible|cannot be)`,
+			Cause:   "two sizes do not fit: of the model, its input, or a checkpoint and the number of ranks that read it", Fix: "if a checkpoint was read, compare sizes, parallelism and ranks with the run that wrote it; otherwise correct the program or its input at that line",
+		},
+		{
 			Pattern: `\b(?:loss|grad\w*|gradients?|output|value)\b.{0,30}\b(?:is |are |was |became |went to |=)?(?:nan|inf|infinity|non-?finite|not finite)\b|\bnan\b.{0,30}\b(?:detected|found|encountered|loss|grad)|grad_scale is too small|loss scale\b.{0,40}\bminimum|diverged\b`,
 			Cause:   "the numbers of the training became infinite or NaN", Fix: "look at the data of that step and at the last losses; a lower learning rate, gradient clipping or bf16 in place of fp16 help; all ranks see the same",
 		},
@@ -113,7 +117,7 @@ func Topics() []Topic {
 			Cause:   "the versions of two programs or libraries do not fit", Fix: "pip list (conda list, module list) on that node shows what it has; install the versions that the program names, the same on all nodes",
 		},
 		{
-			Pattern: `KeyError: '[A-Z][A-Z0-9_]{2,}'|environment variable .{0,40}(?:not set|missing|required|undefined)|Environment::Get`,
+			Pattern: `(?-i:KeyError: '[A-Z][A-Z0-9_]{2,}')|environment variable .{0,40}(?:not set|missing|required|undefined)|Environment::Get`,
 			Cause:   "a variable of the environment that the program reads is not set", Fix: "set it for the workers on every node: gorun sets RANK, WORLD_SIZE, LOCAL_RANK and MASTER_ADDR, and -x NAME or --env-file gives others",
 		},
 		{
@@ -121,7 +125,7 @@ func Topics() []Topic {
 			Cause:   "the program wants another number of processes or GPUs than it has", Fix: "compare the number of processes (--nproc-per-node, mpirun -n, WORLD_SIZE) and of visible GPUs with the sizes that the program is given (tensor, pipeline and data parallelism)",
 		},
 		{
-			Pattern: `(?:invalid|unknown|unsupported|missing|illegal|bad|unrecognized) (?:value|option|arguments?[ :'"=]+\w|setting|parameter|key|field|config\w*|choice|flag|mode|type)|must be (?:one of|a |an |positive|set|specified|given|in )|is not (?:a valid|supported|allowed|recognized)|should be (?:one of|a |an )|mapping values are not allowed|could not override|not in struct|\b(?:option|argument|parameter|value|field|variable)s?\b.{0,20}\b(?:is|are) (?:required|not set)\b`,
+			Pattern: `(?:invalid|unknown|unsupported|missing|illegal|bad|unrecognized) (?:value|option|arguments?[ :'"=]+\w|setting|parameter|key|field|config\w*|choice|flag|mode|type)|must be (?:one of|a |an |positive|set|specified|given|in )|is not (?:a valid|supported|allowed|recognized)|should be (?:one of|a |an )|mapping values are not allowed|could not override|\boverride '.{0,40}' not found|not in struct|\b(?:option|argument|parameter|value|field|variable)s?\b.{0,20}\b(?:is|are) (?:required|not set)\b`,
 			Cause:   "the program does not accept a setting or its input", Fix: "correct what the line names: an argument, a variable, the configuration or the input",
 		},
 		{

@@ -1,0 +1,53 @@
+package diagnose
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestTopics shows what messages of programs are about, and that others are about nothing
+// that a topic names.
+func TestTopics(t *testing.T) {
+	topics := newMatcher().topics
+	for message, want := range map[string]string{
+		"HTTPError: 401 Client Error: Unauthorized for url: http://hub/api":                 "a server refused",
+		"OSError: [Errno 98] Address already in use":                                        "a port is in use",
+		"socket.gaierror: [Errno -2] Name or service not known":                             "a host's name",
+		"OSError: [Errno 28] No space left on device":                                       "a disk is full",
+		"RuntimeError: can't start new thread":                                              "the worker could not start a thread",
+		"OSError: [Errno 24] Too many open files: '/data/7.tar'":                            "the limit of open files",
+		"RuntimeError: The size of tensor a (4) must match the size of tensor b (3)":        "two sizes do not fit",
+		"RuntimeError: Error(s) in loading state_dict for Net: size mismatch for fc.weight": "a checkpoint does not fit",
+		"TypeError: __init__() got an unexpected keyword argument 'tp'":                     "the versions of two programs",
+		"KeyError: 'MASTER_ADDR'":                                                           "a variable of the environment",
+		"ValueError: loss is NaN":                                                           "the numbers of the training",
+		"KeyError: 'label'":                                                                 "",
+		"RuntimeError: invalid argument":                                                    "",
+		"IndexError: list index out of range":                                               "",
+		"RuntimeError: Watchdog caught collective operation timeout: ran for 600000 ms":     "",
+		"AssertionError: the token count differs between the two passes":                    "",
+		"RuntimeError: expected scalar type Float but found Half":                           "",
+	} {
+		got := ""
+		if topic := topics.of(message); topic != nil {
+			got = topic.Cause
+		}
+		if want == "" && got != "" || !strings.HasPrefix(got, want) {
+			t.Errorf("%q: want %q, got %q", message, want, got)
+		}
+	}
+}
+
+// TestSeenBy shows that the rank is not blamed which reports a fault of the whole job.
+func TestSeenBy(t *testing.T) {
+	for message, blames := range map[string]bool{
+		"IndexError: list index out of range":                                               true,
+		"RuntimeError: Error(s) in loading state_dict for Net: size mismatch for fc.weight": false,
+	} {
+		log := "[rank1]: Traceback (most recent call last):\n[rank1]:   File \"/w/t.py\", line 3, in <module>\n[rank1]:     f()\n[rank1]: " + message + "\n"
+		found := scan(t, oneFile(log)...)
+		if len(found) == 0 || found[0].Rank != 1 || found[0].blamesRanks() != blames {
+			t.Errorf("%s: want rank 1, blamed %v, got %+v", message, blames, found)
+		}
+	}
+}
