@@ -93,8 +93,13 @@ var kinds = [...]kindInfo{
 	Harmless:      {"harmless", TierHarmless, 0, "comes from jobs that work"},
 }
 
-func (k Kind) String() string  { return kinds[k].name }
-func (k Kind) Tier() Tier      { return kinds[k].tier }
+// String returns the kind's name in docs/explain.md.
+func (k Kind) String() string { return kinds[k].name }
+
+// Tier returns how probable an explanation of the kind is.
+func (k Kind) Tier() Tier { return kinds[k].tier }
+
+// Has reports whether the kind has a mark.
 func (k Kind) Has(m Mark) bool { return kinds[k].marks&m != 0 }
 
 // MayExplain reports whether such evidence may explain a failure. The scanner counts

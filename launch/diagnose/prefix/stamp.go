@@ -11,6 +11,7 @@ type Stamp struct {
 	nano int   // -1: the log has seconds only
 }
 
+// IsKnown reports whether t is a time.
 func (t Stamp) IsKnown() bool { return t.Sec != 0 }
 
 // MakeStamp returns the zero stamp if the parts are no time.

@@ -33,8 +33,9 @@ type Exception struct {
 const maxMessageLines = 8
 
 var (
-	nativeFrame  = match.Lazy(`File "(?:<unknown>|[^"]*\.(?:c|cc|cpp|cxx|cu|h|hpp|rs|S|so[.0-9]*))", line \d+`)
-	classLine    = match.Lazy(`^((?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*)(?: \(see above for traceback\))?(?::\s*(.*))?$`)
+	nativeFrame = match.Lazy(`File "(?:<unknown>|[^"]*\.(?:c|cc|cpp|cxx|cu|h|hpp|rs|S|so[.0-9]*))", line \d+`)
+	classLine   = match.Lazy(`^((?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*)(?: \(see above for traceback\))?(?::\s*(.*))?$`)
+	// ErrorLine matches the first line of an exception, by the name of its class.
 	ErrorLine    = match.Lazy(`^(?:[A-Za-z_]\w*\.)*[A-Za-z_]*(?:Error|Exception|Interrupt|Exit)\b`)
 	framePlace   = match.Lazy(`File "([^"]+)", line (\d+)`)
 	libraryFile  = match.Lazy(`site-packages|dist-packages|/lib(?:64)?/python\d|"<frozen |"<string>"`)
@@ -99,9 +100,9 @@ func Exceptions(lines []string) []Exception {
 
 // The states of a tracer.
 const (
-	Outside = iota
-	InFrames
-	InMessage
+	Outside   = iota // of tracebacks
+	InFrames         // between the head and the exception
+	InMessage        // in the exception, which may have several lines
 )
 
 // Tracer parses tracebacks in the lines of one process. The zero value is ready.

@@ -101,6 +101,7 @@ type Matcher struct {
 	re     []func() *regexp.Regexp
 }
 
+// NewMatcher returns a matcher of all wordings.
 func NewMatcher() *Matcher {
 	m := &Matcher{}
 	var words [][]string
