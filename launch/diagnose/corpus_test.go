@@ -243,7 +243,7 @@ var blindScores = map[string]struct{ right, harmful, alarms int }{
 	"blind19": {right: 51, harmful: 0, alarms: 0},
 	"blind20": {right: 43, harmful: 1, alarms: 0},
 	"blind21": {right: 44, harmful: 0, alarms: 0},
-	"blind22": {right: 34, harmful: 1, alarms: 0},
+	"blind22": {right: 35, harmful: 1, alarms: 0},
 }
 
 // TestBlindSets scores the blind sets. The scores keep what was reached.

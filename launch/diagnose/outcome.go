@@ -28,7 +28,7 @@ const failedTask = `(?-i:\bMarking task as FAILED\b)`
 
 // failedEnd matches what stands in the last lines of a job that failed: the end of its
 // script, and what schedulers and their tables say.
-var failedEnd = match.Lazy(`(?i), exit [1-9]\d{0,2}\b|^\W*exit [1-9]\d{0,2}$|\bexit_status:?\s+[1-9]\d{0,2}\b|\bjob \S+ (?:has )?failed\b|\bjob execution failed\b|code=exited, status=[1-9]|\bJob was held\b|^[a-z0-9][a-z0-9.-]*\s+(?:\d+/\d+\s+)?(?-i:Error|Failed|Aborted)\s|\bstatus: +failed$|Received sigquit from a child process|\bBackoffLimitExceeded\b|\bPods Statuses:.* [1-9]\d* Failed\b`)
+var failedEnd = match.Lazy(`(?i), exit [1-9]\d{0,2}\b|^\W*exit [1-9]\d{0,2}$|\bexit_status:?\s+[1-9]\d{0,2}\b|\bjob \S+ (?:has )?failed\b|\bjob execution failed\b|code=exited, status=[1-9]|\bJob was held\b|^[a-z0-9][a-z0-9.-]*\s+(?:\d+/\d+\s+)?(?-i:Error|Failed|Aborted)\s|\bstatus: +failed$|Received sigquit from a child process|\bBackoffLimitExceeded\b|\bJob allocation \d+ has been revoked\b|\bJobHoldMaxRequeue\b|\bhas terminated without calling MPI_Finalize\b|\bwith status [1-9]\d{0,2}$|\bPods Statuses:.* [1-9]\d* Failed\b`)
 
 // exitZeroLine matches the good end of a process or a task that may not be the whole job.
 const exitZeroLine = `(?i)\b(?:task|trial)\b.{0,60}\b(?:succeeded|successful|completed successfully|finished successfully)\b|\bexit(?:ed with)? (?:code|status)[ :=]+0\b|\bexited with (?:return|exit) code 0\b|^exit[ =:]0$|"exit_?code":\s*0\b`

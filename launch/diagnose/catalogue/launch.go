@@ -30,6 +30,10 @@ func launchRows() []Row {
 			Cause: "the NVIDIA container toolkit could not give the GPUs to the container", Fix: "nvidia-smi on that node must work, with one version of the driver's module and library (else reboot it); docker run --rm --gpus all IMAGE nvidia-smi tests the toolkit", Seen: "nvidia-container-toolkit", Source: "libnvidia-container",
 		},
 		{
+			Key: "y76", Checks: ids("X-START"), Kind: Clue, Pattern: `\bProlog failure on node (?P<host>[\w.-]+)|\berror: prolog failed: .*|\bprolog failed\b.{0,20}\brc:\d+`,
+			Cause: "Slurm's prolog failed on a node, so that the job did not start", Fix: "an administrator reads slurmd's log on that node, and what its prolog checks (GPUs, file systems); sbatch --exclude=NODE leaves the node out", Seen: "Slurm", Source: "slurmd, prolog",
+		},
+		{
 			Key: "y72", Checks: ids("X-START"), Kind: Clue, Pattern: `\bError: (?:secrets?|configmaps?) "[^"]+" not found|\bcouldn't find key \S+ in (?:Secret|ConfigMap)\b`,
 			Cause: "a secret or a config map that the pod refers to does not exist in its namespace", Fix: "kubectl get secret,configmap -n NAMESPACE shows what is there; create it before the job, or correct its name or key in the pod", Seen: "Kubernetes", Source: "kubelet",
 		},
