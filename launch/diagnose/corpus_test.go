@@ -258,7 +258,8 @@ func TestBlindSets(t *testing.T) {
 	}
 }
 
-// TestOtherSet scores a set that is not in the tree, such as one that is to stay blind.
+// TestOtherSet scores the set that the flag -set names: one outside the tree, which nobody
+// has read yet.
 func TestOtherSet(t *testing.T) {
 	if *otherSet == "" {
 		t.Skip("no -set")

@@ -219,7 +219,7 @@ func (s *Scanner) recordMatch(row *compiledRow, f *match.Fields, l *line) {
 		return // a line of the stack of the error
 	}
 	e := s.newMatch(row, f, l)
-	if row.Key == catalogue.RowSelfTest { // the one that reports is not at fault
+	if row.Key == catalogue.RowSelfTest { // the rank that reports it is not at fault
 		e.origin = unknownOrigin()
 	}
 	e.named = f.Numbers("rank")

@@ -33,7 +33,8 @@ type Finding struct {
 	// unknown. Ranks are all such ranks, ascending, at most 64.
 	Rank  int   `json:"rank"`
 	Ranks []int `json:"ranks,omitempty"`
-	ofJob bool  // any rank may report it: Rank is the one that did
+	// ofJob means that the fault is one of the whole job, which Rank only reports.
+	ofJob bool
 	// Local is that rank's local rank on Host; -1: unknown.
 	Local int    `json:"local_rank"`
 	Host  string `json:"host,omitempty"`

@@ -138,7 +138,7 @@ func jobLines() []jobLine {
 		{pattern: successLine, read: (*Scanner).readSuccess, mayRepeat: true},
 		{pattern: jobSuccessLine, read: (*Scanner).readJobSuccess, mayRepeat: true},
 		{pattern: failedState, read: (*Scanner).readFailedState},
-		{pattern: failedTask, read: (*Scanner).readFailedState},
+		{pattern: failedTaskLine, read: (*Scanner).readFailedState},
 		{pattern: exitZeroLine, read: (*Scanner).readExitZero, mayRepeat: true},
 	}
 	for _, pattern := range endPatterns() {

@@ -23,8 +23,8 @@ const jobSuccessLine = `(?i)\b(?:job|run|workflow|experiment|pipeline|execution|
 // failedState matches a job or task in a table of Slurm that did not end well.
 const failedState = `(?-i:^\s*\d\S*\s.*\b(?:FAILED|TIMEOUT|NODE_FAIL|OUT_OF_ME\w*|BOOT_FAIL|CANCELLED\S*)) +\d+:\d+(?:\s|$)`
 
-// failedTask matches the end of a task in a log of Airflow that did not end well.
-const failedTask = `(?-i:\bMarking task as FAILED\b)`
+// failedTaskLine matches the end of a task in a log of Airflow that did not end well.
+const failedTaskLine = `(?-i:\bMarking task as FAILED\b)`
 
 // failedEnd matches what stands in the last lines of a job that failed: the end of its
 // script, and what schedulers and their tables say.
@@ -74,8 +74,8 @@ func (s *Scanner) readFailedState(l *line, _ *match.Fields) {
 	s.job.failedTask = l.ref()
 }
 
-// weighEnd takes the job for failed if one of the last lines of the log says so, and no
-// later one that it ended well.
+// weighEnd takes the job for failed if one of its last lines says so. A line that the job
+// ended well ends what the lines before it say.
 func (s *Scanner) weighEnd() {
 	log := len(s.logs) - 1
 	wasOvercome := s.job.overcome[log]

@@ -22,6 +22,7 @@ type compiledTopic struct {
 	isOpen bool
 }
 
+// newTopicMatcher returns a matcher of all topics of the catalogue.
 func newTopicMatcher() *topicMatcher {
 	m := &topicMatcher{}
 	var words [][]string

@@ -21,7 +21,7 @@ func Topics() []Topic {
 		{
 			Checks:  ids("X-AUTH"),
 			Pattern: `\b40[13] (?:client error|get|post|put|head|unauthori|forbidden)|\b(?:http|status|code)\W{1,3}40[13]\b|\(40[13]\)|unauthori[sz]ed|\b40[13] forbidden|[:=] ?forbidden\b|\bforbidden[:(]|access ?denied|not authori[sz]ed|authentication (?:failed|failure|required|error)|\b(?:credentials?|api.?key|ticket|password|(?:access|api|auth\w*|security|session|bearer|hf)[ _-]?token)s?\b.{0,40}\b(?:expired|invalid|revoked|incorrect|not found|missing|rejected)|\btokens?\b.{0,30}\b(?:expired|revoked)|ExpiredToken|\b(?:expired|invalid|incorrect|missing|no|bad) (?:credentials?|api.?key|access.?key|passwords?|(?:access|api|auth\w*|security|bearer) tokens?)\b|does not have \S+ access|gated (?:repo|model)|need to (?:be )?(?:log|sign)\w* in|\b(?:request|host|user|job) .{0,30}\brejected\b`,
-			Cause:   "a server refused the program's credentials", Fix: "log in on that node or pass a valid token (HF_TOKEN, AWS_*, GOOGLE_APPLICATION_CREDENTIALS); one that expires must outlive the job: gorun -x NAME gives a variable to all nodes",
+			Cause:   "a server refused the program's credentials", Fix: "log in on that node, or give all nodes a valid token with gorun -x NAME (HF_TOKEN, AWS_*, GOOGLE_APPLICATION_CREDENTIALS), which must be valid longer than the job runs",
 		},
 		{
 			Checks:  ids("X-CONNECT"),
