@@ -201,8 +201,9 @@ func (f *fleet) listen(host int, network, addr string, serve func(net.Conn)) {
 	})
 }
 
-// listenIn makes a listener in a network namespace. The thread must go back to
-// its own: it may be the one whose end kills the agents that it started.
+// listenIn makes a listener in a network namespace. The thread must go back to its own,
+// and no thread of these tests may end: it may have started a process of another test,
+// which the kernel then kills (Pdeathsig).
 func listenIn(namespace, network, addr string) (l net.Listener, err error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()

@@ -75,31 +75,41 @@ func TestProgramNotExecutableByKernel(t *testing.T) {
 	j.wantSameCause(agents...)
 }
 
-// launchWithSilentFolder starts a command that alone sees a file system at dir which
-// answers nothing, as one whose server is lost.
-func (j *job) launchWithSilentFolder(dir string, cmd *exec.Cmd) (a *agent) {
+// playSilent makes the test binary a program that alone sees a file system which answers
+// nothing, as one whose server is lost. Its arguments are a folder, a program and the
+// program's arguments; descriptor 3 is /dev/fuse.
+const playSilent = "silent"
+
+// enterSilent returns only when it fails.
+func enterSilent(args []string) int {
+	const fuse = 3
+	unix.CloseOnExec(fuse) // the test keeps it open
+	// The namespace belongs to this thread, and exec makes it the process's only thread.
+	runtime.LockOSThread()
+	err := errors.Join(unix.Unshare(unix.CLONE_NEWNS), mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""),
+		mount("none", args[0], "fuse", 0, fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0", fuse)))
+	if err == nil {
+		err = os.NewSyscallError("exec "+args[1], syscall.Exec(args[1], args[1:], os.Environ()))
+	}
+	fmt.Fprintf(os.Stderr, "[e2e: cannot mount a silent file system: %v]\n", err)
+	return 1
+}
+
+// launchWithSilentFolder starts a command that alone sees a silent file system at dir.
+func (j *job) launchWithSilentFolder(dir string, cmd *exec.Cmd) *agent {
 	j.Helper()
 	need(j, os.Geteuid() == 0, "root, to mount a file system")
-	fd, err := unix.Open("/dev/fuse", unix.O_RDWR|unix.O_CLOEXEC, 0)
+	fuse, err := os.OpenFile("/dev/fuse", os.O_RDWR, 0)
 	need(j, err == nil, "/dev/fuse")
-	j.Cleanup(func() { unix.Close(fd) })
-	done, ended := make(chan struct{}), make(chan struct{})
-	j.Cleanup(func() { close(ended) })
-	go func() {
-		defer func() {
-			close(done)
-			<-ended // the command is killed when the thread that started it ends
-		}()
-		runtime.LockOSThread() // until its end, with the thread and its mounts
-		err = errors.Join(unix.Unshare(unix.CLONE_NEWNS), unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""),
-			unix.Mount("none", dir, "fuse", 0, fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0", fd)))
-		if err == nil {
-			a = j.launch("silent", cmd)
-		}
-	}()
-	<-done
-	need(j, err == nil, fmt.Sprintf("a file system: %v", err))
-	return a
+	j.Cleanup(func() { fuse.Close() })
+	self, err := os.Executable()
+	if err != nil {
+		j.Fatal(err)
+	}
+	cmd.Args = append([]string{self, playFlag, playSilent, dir, cmd.Path}, cmd.Args[1:]...)
+	cmd.Path = self
+	cmd.ExtraFiles = []*os.File{fuse}
+	return j.launch("silent", cmd)
 }
 
 // TestSilentFileSystem checks that gorun says what it waits for where a file system does

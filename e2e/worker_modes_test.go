@@ -11,6 +11,9 @@ func runAsWorker(args []string) int {
 	if len(args) > 0 && args[0] == playHost {
 		return enter(args[1:])
 	}
+	if len(args) > 2 && args[0] == playSilent {
+		return enterSilent(args[1:])
+	}
 	if len(args) != 1 {
 		fmt.Fprintln(os.Stderr, "play: one mode is needed")
 		return 2

@@ -3,6 +3,15 @@
 // process, keeper and agent. Package launch does the agent's work.
 package main
 
-import "os"
+import (
+	"os"
+	"runtime"
+)
 
-func main() { os.Exit(run(os.Args[1:])) }
+// main keeps the process's first thread to itself. The kernel hands a signal to that
+// thread, and while a file system that does not answer held it, no other thread would
+// see the signal.
+func main() {
+	runtime.LockOSThread()
+	os.Exit(run(os.Args[1:]))
+}

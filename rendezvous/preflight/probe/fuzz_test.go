@@ -69,12 +69,13 @@ func FuzzClient(f *testing.F) {
 	f.Add(rawReply(fuzzKey, [nonceSize]byte{}, "b", "10.0.0.1"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		c := client{options: Options{Key: "job 1", ID: "a"}, key: fuzzKey, zeros: make([]byte, payload)}
-		runPeer(t, data, func(_ context.Context, conn net.Conn) {
-			defer conn.Close()
+		runPeer(t, data, func(ctx context.Context, conn net.Conn) {
+			dial := func(context.Context, string, time.Time) (net.Conn, error) { return conn, nil }
 			var r preflight.Probe
-			switch result, _ := c.exchange(conn, Target{ID: "b", Large: true}, &r); result {
+			c.try(ctx, Target{ID: "b", Large: true}, time.Now(), dial, &r)
+			switch r.Result {
 			case preflight.OK, preflight.OtherSource, preflight.Stalled, "":
-				t.Errorf("%q of %q", result, data)
+				t.Errorf("%q of %q", r.Result, data)
 			}
 		})
 	})

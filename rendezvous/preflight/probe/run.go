@@ -84,7 +84,8 @@ type client struct {
 
 // probe makes tries until one gives a decisive result. If a try gets no answer
 // in time, another try begins beside it, and the first decisive result ends
-// them all. There is no result if the time that all probes share is over.
+// them all. A try that was turned away is made again. There is no result if the
+// time that all probes share is over.
 func (c *client) probe(ctx context.Context, t Target, r *preflight.Probe) {
 	source, err := netip.ParseAddr(t.Source)
 	if err != nil {
@@ -103,29 +104,35 @@ func (c *client) probe(ctx context.Context, t Target, r *preflight.Probe) {
 	defer timer.Stop()
 	try(0)
 	sent, resent, silent := 0, 0, 0
-	for begun, ended := 1, 0; ended < begun; {
+	best := 0 // decisiveness of r
+	left, over := len(from)-1, all.Done()
+	for running, turnedAway := 1, false; running > 0 || turnedAway && left > 0; {
 		select {
 		case f := <-done:
-			ended++
+			running--
 			sent, resent = sent+f.probe.Sent, resent+f.probe.Resent
 			if f.silent {
 				silent++
 			}
-			if f.probe.Result != "" && (r.Result == "" || decisiveness(f.probe.Result) > decisiveness(r.Result)) {
-				*r = *f.probe
+			turnedAway = turnedAway || f.turnedAway
+			if d := f.decisiveness(); d > best {
+				best, *r = d, *f.probe
 			}
-			if decisiveness(f.probe.Result) == decided {
+			if best == decided {
 				cancel()
 			}
 		case <-timer.C:
-			if begun < len(from) && all.Err() == nil {
-				try(begun)
-				timer.Reset(retryDelay << (begun - 1))
-				begun++
+			if left > 0 && all.Err() == nil {
+				k := len(from) - left
+				try(k)
+				timer.Reset(retryDelay << (k - 1))
+				running, left = running+1, left-1
 			}
+		case <-over:
+			left, over = 0, nil
 		}
 	}
-	if isOver(ctx) && decisiveness(r.Result) != decided {
+	if isOver(ctx) && best != decided {
 		r.Result = ""
 	}
 	if time.Duration(r.RoundMS*float64(time.Millisecond)) < retryDelay/2 { // else an answer may have been on its way
@@ -141,6 +148,9 @@ func (c *client) probe(ctx context.Context, t Target, r *preflight.Probe) {
 type tryResult struct {
 	probe  *preflight.Probe
 	silent bool // no connection after a time that should have been enough
+	// turnedAway says that the connection was closed before any answer. A node that
+	// has no room for it does that (package accept), and has room a moment later.
+	turnedAway bool
 }
 
 // decided is the decisiveness of a result that no other try can change.
@@ -148,8 +158,8 @@ const decided = 5
 
 // decisiveness ranks a result by how much it shows. A try that got further says
 // more.
-func decisiveness(r preflight.Result) int {
-	switch r {
+func (r tryResult) decisiveness() int {
+	switch r.probe.Result {
 	case "":
 		return 0
 	case preflight.TimedOut:
@@ -161,6 +171,9 @@ func decisiveness(r preflight.Result) int {
 	case preflight.Lossy, preflight.Slow:
 		return 4
 	default:
+		if r.turnedAway {
+			return 2
+		}
 		return decided
 	}
 }
@@ -187,7 +200,7 @@ func (c *client) try(ctx context.Context, t Target, begin time.Time, dial dialer
 	conn, err := dial(ctx, t.Target, begin.Add(c.options.Connect))
 	if err != nil {
 		if ctx.Err() != nil || isOver(ctx) {
-			return tryResult{r, time.Since(begin)-delay >= retryDelay}
+			return tryResult{probe: r, silent: time.Since(begin)-delay >= retryDelay}
 		}
 		r.Result, r.Text = classify(err)
 		if r.Result == preflight.TimedOut {
@@ -199,12 +212,24 @@ func (c *client) try(ctx context.Context, t Target, begin time.Time, dial dialer
 	stop := context.AfterFunc(ctx, func() { conn.Close() })
 	defer stop()
 	_ = conn.SetDeadline(time.Now().Add(max(c.options.Exchange-delay, retryDelay)))
-	result, text := c.exchange(conn, t, r)
+	size := 0
+	if t.Large {
+		size = payload
+	}
+	var result preflight.Result
+	var text string
+	turnedAway := false
+	if answer, err := c.greet(conn, uint32(size), r); err != nil {
+		result, text = c.classifyGreeting(err)
+		turnedAway = result == preflight.Reset || errors.Is(err, io.EOF)
+	} else {
+		result, text = c.exchange(conn, t, answer, size, r)
+	}
 	r.Sent, r.Resent = segments(tcpInfo(conn))
 	if ctx.Err() == nil && !isOver(ctx) {
 		r.Result, r.Text = result, text
 	}
-	return tryResult{probe: r}
+	return tryResult{probe: r, turnedAway: turnedAway}
 }
 
 // isOver reports whether the time of all probes is over. The dialer checks the
@@ -215,19 +240,26 @@ func isOver(ctx context.Context) bool {
 	return ctx.Err() != nil || ok && !time.Now().Before(deadline)
 }
 
-// exchange runs the protocol on a connection and returns the result.
-func (c *client) exchange(conn net.Conn, t Target, r *preflight.Probe) (preflight.Result, string) {
-	size := 0
-	if t.Large {
-		size = payload
-	}
-	h := newHello(c.options.ID, uint32(size))
+// greet sends the hello and reads the reply to it.
+func (c *client) greet(conn net.Conn, size uint32, r *preflight.Probe) (reply, error) {
+	h := newHello(c.options.ID, size)
 	sentAt := time.Now()
 	if _, err := conn.Write(h.encode(c.key)); err != nil {
-		return classify(err)
+		return reply{}, err
 	}
 	answer, err := readReply(conn, c.key, h.nonce)
-	receivedAt := time.Now()
+	if err != nil {
+		return reply{}, err
+	}
+	round := time.Since(sentAt)
+	r.RoundMS = float64(round.Microseconds()) / 1000
+	r.Ahead = answer.clock - sentAt.Add(round/2).UnixNano()
+	r.Answer, r.Seen = answer.id, answer.seen.String()
+	return answer, nil
+}
+
+// classifyGreeting says why a connection brought no reply.
+func (c *client) classifyGreeting(err error) (preflight.Result, string) {
 	switch {
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
 		return preflight.OtherAgent, "it closed the connection without an answer"
@@ -235,13 +267,12 @@ func (c *client) exchange(conn net.Conn, t Target, r *preflight.Probe) (prefligh
 		return preflight.Failed, fmt.Sprintf("connected, but no answer within %s", c.options.Exchange)
 	case isNetwork(err):
 		return classify(err)
-	case err != nil:
-		return preflight.OtherAgent, err.Error()
 	}
-	round := receivedAt.Sub(sentAt)
-	r.RoundMS = float64(round.Microseconds()) / 1000
-	r.Ahead = answer.clock - sentAt.Add(round/2).UnixNano()
-	r.Answer, r.Seen = answer.id, answer.seen.String()
+	return preflight.OtherAgent, err.Error()
+}
+
+// exchange checks who answered, and sends the payload of so many bytes.
+func (c *client) exchange(conn net.Conn, t Target, answer reply, size int, r *preflight.Probe) (preflight.Result, string) {
 	if answer.id != t.ID {
 		return preflight.OtherAgent, "another node of this job answered"
 	}

@@ -6,6 +6,7 @@ import (
 	"io"
 	"net"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -112,7 +113,7 @@ func TestResults(t *testing.T) {
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			o := o
-			if decisiveness(c.want) != decided {
+			if (tryResult{probe: &preflight.Probe{Result: c.want}}).decisiveness() != decided {
 				o = shortOptions("a") // the test waits for a deadline
 			}
 			r := runOne(t, o, c.target)
@@ -135,6 +136,35 @@ func TestResults(t *testing.T) {
 			t.Errorf("%+v", r)
 		}
 	})
+}
+
+// TestFullNode checks that a probe is made again where a node had no room for the
+// connection and closed it, before it read the hello (a reset) or after.
+func TestFullNode(t *testing.T) {
+	s := serve(t, longOptions("b"), "127.0.0.1")
+	for name, read := range map[string]int64{"reset": 0, "closed": int64(len(newHello("a", payload).encode(nil)))} {
+		t.Run(name, func(t *testing.T) {
+			g, came := target(s, 0), atomic.Int64{}
+			real := g.Target
+			g.Target = impostor(t, func(c net.Conn) {
+				if came.Add(1) <= 2 {
+					_, _ = io.CopyN(io.Discard, c, read)
+					return
+				}
+				to, err := net.Dial("tcp", real)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				defer to.Close()
+				go func() { _, _ = io.Copy(to, c) }()
+				_, _ = io.Copy(c, to)
+			})
+			if r := runOne(t, longOptions("a"), g); r.Result != preflight.OK || r.Answer != "b" || came.Load() != 3 {
+				t.Errorf("%+v after %d connections", r, came.Load())
+			}
+		})
+	}
 }
 
 // TestAllProbesTogetherAreBounded checks that all probes share one deadline,
