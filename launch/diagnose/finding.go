@@ -110,7 +110,16 @@ func (s *Scanner) finding(h *hypothesis) Finding {
 	if s.logs[e.log].isTail {
 		f.Line = 0
 	}
-	if h.row.Topical {
+	s.refine(&f, h.row, e)
+	s.place(&f, h, e)
+	f.Evidence = s.evidence(h, e)
+	return f
+}
+
+// refine makes the meaning and the fix of f more precise than those of its row, by what
+// the line is about and by what the job says of itself.
+func (s *Scanner) refine(f *Finding, row *compiledRow, e *event) {
+	if row.Topical {
 		if topic := s.matcher.topics.of(f.Text); topic != nil {
 			f.Meaning, f.Fix = topic.Cause, topic.Fix
 			f.ofJob = len(topic.Checks) == 0
@@ -125,25 +134,17 @@ func (s *Scanner) finding(h *hypothesis) Finding {
 	if python := s.job.interpreterOf(e); python != "" && f.ID == "X-MODULE" {
 		f.Fix = "the interpreter is " + python + ": " + f.Fix
 	}
-	ranks := map[int]bool{}
-	for r := range h.ranks {
-		ranks[r] = true
+}
+
+// place names the ranks, the host and the peer of f: those of the shown event, or those
+// that the other events of its hypothesis agree on.
+func (s *Scanner) place(f *Finding, h *hypothesis, shown *event) {
+	ranks := h.allRanks()
+	if (h.row.Kind == catalogue.Absence || h.row.Kind == catalogue.AbsenceOfAll) && len(shown.named) == 0 { // its writer waits, and is not at fault
+		ranks, f.Rank, f.Local = nil, -1, -1
 	}
-	for _, e := range h.events {
-		if e.rank >= 0 && len(e.named) == 0 {
-			ranks[e.rank] = true
-		}
-		for _, r := range e.named {
-			ranks[r] = true
-		}
-	}
-	if (h.row.Kind == catalogue.Absence || h.row.Kind == catalogue.AbsenceOfAll) && len(e.named) == 0 { // its writer waits, and is not at fault
-		clear(ranks)
-		f.Rank, f.Local = -1, -1
-	}
-	f.Ranks = slices.Sorted(maps.Keys(ranks))
-	if f.Rank < 0 && len(f.Ranks) == 1 {
-		f.Rank = f.Ranks[0]
+	if f.Rank < 0 && len(ranks) == 1 {
+		f.Rank = ranks[0]
 		for _, e := range h.events {
 			if f.Host == "" && e.rank == f.Rank {
 				f.Host = e.host
@@ -154,18 +155,34 @@ func (s *Scanner) finding(h *hypothesis) Finding {
 		f.Host = onlyHost(h.events)
 	}
 	if f.Host == "" {
-		f.Host = e.home
+		f.Host = shown.home
 	}
-	if len(f.Ranks) > 1 && s.job.onSeveralHosts(f.Ranks) {
+	if len(ranks) > 1 && s.job.onSeveralHosts(ranks) {
 		f.Host = ""
 	}
 	f.Node = s.job.nodes[f.Host]
 	if f.Peer == "" && f.ID != "X-PORT" { // that names the writer's own address
-		f.Peer = s.job.nameHost(peerIn(e.text))
+		f.Peer = s.job.nameHost(peerIn(shown.text))
 	}
-	f.Ranks = f.Ranks[:min(len(f.Ranks), maxRanks)]
-	f.Evidence = s.evidence(h, e)
-	return f
+	f.Ranks = ranks[:min(len(ranks), maxRanks)]
+}
+
+// allRanks returns the ranks of all events of h, ascending. An event whose line names
+// ranks is of these, and not of its writer's.
+func (h *hypothesis) allRanks() []int {
+	ranks := maps.Clone(h.ranks)
+	if ranks == nil {
+		ranks = map[int]struct{}{}
+	}
+	for _, e := range h.events {
+		if e.rank >= 0 && len(e.named) == 0 {
+			ranks[e.rank] = struct{}{}
+		}
+		for _, r := range e.named {
+			ranks[r] = struct{}{}
+		}
+	}
+	return slices.Sorted(maps.Keys(ranks))
 }
 
 // lostAddress matches the address of the other side in a line about a connection that
