@@ -61,59 +61,71 @@ var (
 func (s *Scanner) readTraceback(l *line) {
 	t := s.tracebacks[l.stream]
 	if t == nil {
-		if !bytes.Contains(l.raw, traceStart) && !bytes.HasPrefix(bytes.TrimLeft(l.raw, " "), frameStart) && !python.IsIgnored(string(l.raw[:min(len(l.raw), 40)])) || len(s.tracebacks) >= maxTracked {
+		if t = s.openTraceback(l); t == nil {
 			return
 		}
-		if at := bytes.Index(l.raw, traceStart); at > 0 && isQuoted(l.raw, at) {
-			return
-		}
-		t = &tracebackReader{firstLine: l.number, spawned: -1, rank: -1, repeated: true, isHandled: s.goesOnBefore(l)}
 		s.tracebacks[l.stream] = t
 	}
 	t.repeated = t.repeated && s.flood.isRepeated()
+	isOver := false
 	if text := t.trimPrefix(strings.TrimRight(s.report.dedent(string(l.raw)), " \t"), l.number); text != "" {
-		if t.State == python.InMessage && (t.isOther || l.Timed && !t.last.Timed) { // of a logger
-			if e, ok := t.End(); ok {
-				s.recordException(t, e, l.number)
-			}
-		}
-		before, wasMixed := t.State, t.IsMixed()
-		if at := strings.Index(text, string(traceStart)); at > 0 && !strings.Contains(text[:at], "Original ") {
-			if t.State == python.InFrames && s.pods.LearnPair(t.prefix, text[:at]) { // two writers, line by line
-				delete(s.tracebacks, l.stream)
-				return
-			}
-			t.prefix, text = text[:at], text[at:] // a logger's prefix may stand here only
-			t.isFirst, t.isStrict = true, false
-			t.rank = max(l.Rank, number(rankInPrefix(), []byte(t.prefix)))
-		}
-		if strings.HasSuffix(text, ")") && python.IsTraceback(text) {
-			if n := number(gatheredRank(), []byte(text)); n >= 0 {
-				t.rank, t.isNamed = n, true
-			}
-		}
-		spawned := number(spawnedLine(), []byte(text))
-		if lines := strings.Split(text, `\n`); len(lines) > 2 && python.IsTraceback(text) { // in one line of JSON
-			s.readEscaped(t, lines, l)
-			return
-		}
-		e, ok := t.ReadLine(text)
-		t.spawned = max(t.spawned, spawned)
-		if ok {
-			last := t.previous
-			s.recordException(t, e, l.number)
-			t.quotes = t.previous != last && e.Announces() && python.IsTraceback(text)
-		}
-		if t.State == python.InMessage && (before == python.InFrames || ok) || t.IsMixed() && !wasMixed {
-			t.last = *l
-			t.last.raw = bytes.Clone(l.raw[:min(len(l.raw), 2*match.MaxText)])
-		}
+		isOver = s.readTracebackLine(t, text, l)
 	}
 	// The next traceback of a chain comes after an empty line and a line that
 	// announces it.
-	if t.State == python.Outside && !t.Chained && !t.Ignored && l.number-t.firstLine > 0 {
+	if isOver || t.State == python.Outside && !t.Chained && !t.Ignored && l.number-t.firstLine > 0 {
 		delete(s.tracebacks, l.stream)
 	}
+}
+
+// openTraceback returns the reader of the traceback that begins in l, nil if none does.
+func (s *Scanner) openTraceback(l *line) *tracebackReader {
+	at := bytes.Index(l.raw, traceStart)
+	begins := at >= 0 || bytes.HasPrefix(bytes.TrimLeft(l.raw, " "), frameStart) || python.IsIgnored(string(l.raw[:min(len(l.raw), 40)]))
+	if !begins || len(s.tracebacks) >= maxTracked || at > 0 && isQuoted(l.raw, at) {
+		return nil
+	}
+	return &tracebackReader{firstLine: l.number, spawned: -1, rank: -1, repeated: true, isHandled: s.goesOnBefore(l)}
+}
+
+// readTracebackLine reads a line of t, without its prefix. isOver means that t ends here.
+func (s *Scanner) readTracebackLine(t *tracebackReader, text string, l *line) (isOver bool) {
+	if t.State == python.InMessage && (t.isOther || l.Timed && !t.last.Timed) { // of a logger
+		if e, ok := t.End(); ok {
+			s.recordException(t, e, l.number)
+		}
+	}
+	before, wasMixed := t.State, t.IsMixed()
+	if at := strings.Index(text, string(traceStart)); at > 0 && !strings.Contains(text[:at], "Original ") {
+		if t.State == python.InFrames && s.pods.LearnPair(t.prefix, text[:at]) { // two writers, line by line
+			return true
+		}
+		t.prefix, text = text[:at], text[at:] // a logger's prefix may stand here only
+		t.isFirst, t.isStrict = true, false
+		t.rank = max(l.Rank, number(rankInPrefix(), []byte(t.prefix)))
+	}
+	if strings.HasSuffix(text, ")") && python.IsTraceback(text) {
+		if n := number(gatheredRank(), []byte(text)); n >= 0 {
+			t.rank, t.isNamed = n, true
+		}
+	}
+	spawned := number(spawnedLine(), []byte(text))
+	if lines := strings.Split(text, `\n`); len(lines) > 2 && python.IsTraceback(text) { // in one line of JSON
+		s.readEscaped(t, lines, l)
+		return true
+	}
+	e, ok := t.ReadLine(text)
+	t.spawned = max(t.spawned, spawned)
+	if ok {
+		last := t.previous
+		s.recordException(t, e, l.number)
+		t.quotes = t.previous != last && e.Announces() && python.IsTraceback(text)
+	}
+	if t.State == python.InMessage && (before == python.InFrames || ok) || t.IsMixed() && !wasMixed {
+		t.last = *l
+		t.last.raw = bytes.Clone(l.raw[:min(len(l.raw), 2*match.MaxText)])
+	}
+	return false
 }
 
 // saysItGoesOn matches a line of a message, or of the program after it, that says what the
@@ -169,7 +181,6 @@ func (s *Scanner) readEscaped(t *tracebackReader, lines []string, l *line) {
 	if e, ok := t.End(); ok {
 		s.recordException(t, e, 0)
 	}
-	delete(s.tracebacks, l.stream)
 }
 
 // endTracebacks ends the tracebacks that isOver selects, in the order of their first
