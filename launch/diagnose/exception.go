@@ -1,33 +1,18 @@
 package diagnose
 
 import (
+	"path"
 	"slices"
 	"strings"
 
 	"github.com/gorun/gorun/launch/diagnose/catalogue"
 	"github.com/gorun/gorun/launch/diagnose/match"
 	"github.com/gorun/gorun/launch/diagnose/python"
+	"github.com/gorun/gorun/launch/diagnose/wording"
 )
 
 // codeOnly matches an exception that says no more than a constant.
 var codeOnly = match.Lazy(`^[\w.]+: [A-Z0-9]+_[A-Z0-9_]+$`)
-
-// rayLoss matches Ray's exceptions about another process that ended.
-var rayLoss = match.Lazy(`^ray\.exceptions\.(?:Ray)?(?:Actor|Worker|Node|Owner|Object|Reference)\w*Error$`)
-
-// ownerDied matches what Ray says of a process that it ended because its owner had ended.
-var ownerDied = match.Lazy(`\bits owner has died\b.*\bOwner Ip address: ([\d.]+)`)
-
-// ownerAddress returns the address of the node of the owner that ended before the process of
-// which e tells, "" if e tells of none.
-func ownerAddress(e *python.Exception) string {
-	for _, line := range e.Message {
-		if m := ownerDied().FindStringSubmatch(line); m != nil {
-			return m[1]
-		}
-	}
-	return ""
-}
 
 // unreached matches what the system says of a server that cannot be reached.
 var unreached = match.Lazy(`(?i)connection refused|connection timed out|no route to host|(?:network|host) is unreachable|failed to connect to all addresses`)
@@ -113,3 +98,184 @@ func isDistributed(e *python.Exception) bool {
 	return strings.HasPrefix(e.Class, "torch.distributed.") ||
 		e.Class == "RuntimeError" && (distributedFile().MatchString(e.File) || storeSource().MatchString(e.Source))
 }
+
+// recordException records an exception. end is the number of the line that ended
+// it, 0 if none did. An event within the traceback explains the exception better
+// than the exception's class.
+func (s *Scanner) recordException(t *tracebackReader, e python.Exception, end int64) {
+	events := t.events
+	t.events = nil
+	if t.quotes {
+		t.previous.kind, t.quotes = catalogue.Consequence, false
+	}
+	if n := len(events); n > 0 && events[n-1].number == end {
+		events, t.events = events[:n-1], events[n-1:]
+	}
+	switch best := strongest(events); {
+	case best != nil:
+		s.explainBy(best, t, &e)
+	case t.previous != nil && (e.Chained || t.previous.row.Key == catalogue.RowDataset):
+		t.extendPrevious(&e)
+	case rayTaskHead().MatchString(e.Text()):
+		s.job.failed = true // the traceback of the task follows
+	case s.addSpawnEnd(e.Text(), &t.last):
+	default:
+		key, kind, reason := s.meaningInContext(&e)
+		if key == "" {
+			s.job.failed = true
+			return
+		}
+		ev := s.exceptionEvent(t, &e, s.matcher.byKey[key])
+		ev.kind, ev.text = kind, match.PlainText([]byte(e.Text()+reason))+placeOf(&e)
+		t.isBare = e.SaysNothing()
+		t.previous = s.record(ev, e.Text()[:min(len(e.Text()), 200)])
+	}
+}
+
+// placeOf returns the file and line where e was raised, in brackets after a blank, "" if
+// they are unknown.
+func placeOf(e *python.Exception) string {
+	place := e.Place()
+	if place == "" {
+		return ""
+	}
+	dir, file := path.Split(place)
+	return " (" + match.PlainText([]byte(path.Join(path.Base(dir), file))) + ")"
+}
+
+// explainBy adds what e says to the event of a line of its message, which says more than the
+// exception does.
+func (s *Scanner) explainBy(best *event, t *tracebackReader, e *python.Exception) {
+	if best.rank < 0 {
+		best.rank = t.rank
+	}
+	s.fillTask(best)
+	s.nameByMessage(best, e)
+	best.inTraceback, best.later = true, e.LaterLines()
+	if last := e.LastError(); last != "" && !strings.Contains(best.text, last) {
+		best.text += ": " + match.PlainText([]byte(last))
+	}
+	if at := placeOf(e); !strings.HasSuffix(best.text, at) {
+		best.text += at
+	}
+	t.previous = best
+}
+
+// extendPrevious adds e, which was raised while the previous exception was handled, to that
+// one.
+func (t *tracebackReader) extendPrevious(e *python.Exception) {
+	t.previous.later = e.LaterLines() // the lines between belong to one traceback
+	if t.isBare && !e.SaysNothing() {
+		t.previous.text += ": " + match.PlainText([]byte(e.Text()))
+		t.isBare = false
+	}
+	if !e.Chained && t.previous.number > t.last.number-100 { // the dataset's own exception
+		t.previous.text += ": " + match.PlainText([]byte(e.Text())) + placeOf(e)
+	}
+}
+
+// meaningInContext returns the row and the kind of e as meaningOf does, or those of a row
+// that knows all lines of its message together. reason is the error that the message quotes
+// from another process.
+func (s *Scanner) meaningInContext(e *python.Exception) (key string, kind catalogue.Kind, reason string) {
+	key, kind = s.matcher.meaningOf(e)
+	if key == catalogue.RowException && kind == catalogue.Catchable {
+		if row := s.matcher.rowOf([]byte(e.Text())); row != nil && row.Kind.Tier() == catalogue.TierCause {
+			key, kind = row.Key, row.Kind
+		}
+	}
+	if key == catalogue.RowException && (strings.HasPrefix(e.Class, "ray.exceptions.") || s.matcher.wordings.Has(wording.Summary, []byte(e.Text()))) {
+		key, kind = catalogue.RowSummary, catalogue.Vague
+		if reason = s.errorIn(e.Message); reason != "" {
+			key, kind = catalogue.RowLogged, catalogue.CatchableClue
+		}
+	}
+	return key, kind, reason
+}
+
+// exceptionEvent makes the event of an exception that ended at t's last line: its writer,
+// and whether the program handled it.
+func (s *Scanner) exceptionEvent(t *tracebackReader, e *python.Exception, row *compiledRow) *event {
+	ev := s.newEvent(row, &t.last)
+	if ev.rank < 0 || t.isNamed {
+		ev.rank = t.rank
+	}
+	if ev.rank < 0 && ev.local < 0 && t.spawned >= 0 {
+		ev.local = t.spawned
+	}
+	ev.repeated = t.repeated
+	s.fillTask(ev)
+	ev.later = e.LaterLines()
+	ev.handled = t.isHandled || s.job.wentWell[ev.log] && e.Script == "" // finalizers fail at exit
+	for _, line := range e.Message[min(1, len(e.Message)):] {
+		if python.ErrorLine().MatchString(line) { // of another exception
+			break
+		}
+		if n := number(trailingRank(), []byte(line)); n >= 0 && !ev.hasOrigin() {
+			ev.rank = n
+		}
+		ev.handled = ev.handled || saysItGoesOn().MatchString(line)
+	}
+	if ev.host == "" && !ev.hasOrigin() {
+		ev.nameOrigin(s.matcher.wordings, []byte(e.Text()))
+	}
+	s.nameByMessage(ev, e)
+	ev.excerpt = s.messageOf(e)
+	return ev
+}
+
+// errorIn returns the last line of a message that a program below the exception printed as
+// its error, "" if there is none.
+func (s *Scanner) errorIn(message []string) string {
+	for _, line := range slices.Backward(message[min(1, len(message)):]) {
+		text := []byte(strings.TrimSpace(line))
+		if row := s.matcher.rowOf(text); row != nil && row.Kind.Tier() <= catalogue.TierLogged && !s.matcher.wordings.Has(wording.Summary, text) {
+			return ": " + string(text)
+		}
+	}
+	return ""
+}
+
+// nameByMessage gives an exception the host that a later line of its message names, where
+// nothing else says where it is from.
+func (s *Scanner) nameByMessage(ev *event, e *python.Exception) {
+	if owner := ownerAddress(e); owner != "" {
+		ev.host = owner
+		return
+	}
+	for _, line := range e.Message[min(1, len(e.Message)):] {
+		if host := s.matcher.wordings.Named(wording.Host, []byte(line)); host != nil && ev.host == "" && !ev.hasOrigin() {
+			ev.host = match.PlainText(host)
+		}
+	}
+}
+
+// trailingRank matches the rank that tracing's loggers print below a text.
+var trailingRank = match.Lazy(`^ rank=(\d{1,6})$`)
+
+// strongest returns the first event of the strongest kind, nil if there is
+// none.
+func strongest(events []*event) *event {
+	rank := func(e *event) int {
+		switch e.kind.Tier() {
+		case catalogue.TierCause:
+			return 0
+		case catalogue.TierConsequence: // an exception that names a lost peer
+			return 1
+		case catalogue.TierHarmless:
+			return 3
+		}
+		return 2
+	}
+	var best *event
+	for _, e := range events {
+		if rank(e) < 3 && (best == nil || rank(e) < rank(best)) {
+			best = e
+		}
+	}
+	return best
+}
+
+// saysItGoesOn matches a line of a message, or of the program after it, that says what the
+// program does in spite of the exception.
+var saysItGoesOn = match.Lazy(`(?i)^\W{0,3}(?:(?:we are |we will |i am |will )?(?:retry|retrying|retried|skip|skipping|skipped|ignoring|ignored|falling back|fell back|continuing|recovered)|using \S+ instead)\b`)

@@ -2,7 +2,6 @@ package diagnose
 
 import (
 	"bytes"
-	"iter"
 	"slices"
 
 	"github.com/gorun/gorun/launch/diagnose/match"
@@ -87,32 +86,6 @@ func (s *Scanner) endsExcerpt(text []byte) bool {
 
 // stackFrame matches a line of a traceback or of a stack.
 var stackFrame = match.AnyOf(`Traceback \(most recent`, `^During handling of the `, `^The above exception `, `^\s*File "`, `^\s*(?:frame )?#\d+[: ]`, `^\s*(?:0x|@ +0x)`, `\[ *\d+\] \S+\(`, ` NCCL INFO `)
-
-// linesBefore returns up to n lines before the present one with their prefixes, the last
-// one first, without empty lines. It sees the part of the log that is in memory.
-func (s *Scanner) linesBefore(n int) iter.Seq2[prefix.Head, []byte] {
-	return func(yield func(prefix.Head, []byte) bool) {
-		text, earlier := s.before, s.previous
-		for range n {
-			if text = bytes.TrimRight(text, "\r\n"); len(text) == 0 {
-				text, earlier = bytes.TrimRight(earlier, "\r\n"), nil
-			}
-			if s.job.reread++; len(text) == 0 || s.job.reread > maxReread+2*s.number {
-				return
-			}
-			at := bytes.LastIndexByte(text, '\n') + 1
-			p := text[at:][:min(len(text)-at, maxMatched)]
-			text = text[:at]
-			if _, _, isTitle := titleOf(p); isTitle {
-				return
-			}
-			h, rest := s.headOf(p)
-			if !isRule(rest) && !yield(h, rest) {
-				return
-			}
-		}
-	}
-}
 
 // mayBeOf reports whether the prefixes of a line name no other writer than e's.
 func (e *event) mayBeOf(h prefix.Head) bool {

@@ -3,7 +3,6 @@ package diagnose
 import (
 	"bytes"
 	"cmp"
-	"iter"
 	"slices"
 	"strings"
 
@@ -12,13 +11,8 @@ import (
 	"github.com/gorun/gorun/launch/diagnose/wording"
 )
 
-const (
-	// maxLastWords is how many lines before a worker's end lastWords reads.
-	maxLastWords = 80
-	// maxReread is how many lines lastWords reads in all, besides two for each line of
-	// the log. Only a flood of ends needs more.
-	maxReread = 1 << 17
-)
+// maxLastWords is how many lines before a worker's end lastWords reads.
+const maxLastWords = 80
 
 // noWords matches lines that say nothing about why a program ended: of launchers, of
 // the frames of a stack, of progress bars and empty boxes.
@@ -65,77 +59,4 @@ func inBox(line []byte) (words string, ok bool) {
 	text := strings.TrimSpace(match.PlainText(line))
 	isDrawn := func(word string) bool { return strings.Trim(word, `*|/\_`) == "" || word == "[ABORT]" || word == "O/|" }
 	return strings.Join(slices.DeleteFunc(strings.Fields(text), isDrawn), " "), strings.HasPrefix(text, "*") || strings.HasSuffix(text, "*")
-}
-
-// readRayTask reads the process of a task of Ray whose traceback follows.
-func (s *Scanner) readRayTask(l *line, f *match.Fields) {
-	s.rayTask = s.newEvent(s.matcher.byKey[catalogue.RowNoReason], l)
-	s.rayTask.pid, s.rayTask.host = f.Number("pid"), f.Text("host")
-}
-
-// readExit reads a warning that torch prints when a program ends normally and left its
-// process group open.
-func (s *Scanner) readExit(l *line, _ *match.Fields) {
-	if l.Rank >= 0 && len(s.job.exited) < maxEntries && s.job.exited[l.Rank] == nil {
-		s.job.exited[l.Rank] = s.newEvent(s.matcher.byKey[catalogue.RowPeerExited], l)
-	}
-}
-
-// hintTail is how many telling lines at the end of a log may have the hint.
-const hintTail = 8
-
-// errorMark matches the short marks of errors: levels of loggers, of the kernel.
-var errorMark = match.Lazy(`^(?:[EF]\d{4} |[EF] \S+:\d+\] |[EF]/[a-z]\w*: |<[0-3]>\S|!!!\s*[A-Z]|\W*❌)|(?:^|\s)[\[(](?:[EF]|ERR|critical|fatal)[\]) ]|(?:^|\s)(?:ERR|CRIT|FTL|ABORT|STOP)[: ]|\blevel=err\b`)
-
-// noError matches words of a failure in lines that speak of none.
-var noError = match.Lazy(`(?i)\b(?:no|without|0|zero) (?:\w+ )?(?:errors?|failures?|exceptions?|problems?)\b|\w+: (?:\[\]|\{\}|none|0)(?:\W|$)|\b(?:test|validation|val|train\w*|mean|absolute|squared|relative|\w+ion|word|character) errors?\b|\berror (?:bars?|rates?|analysis|correct\w*)\b|\b(?:unexpected|missing) keys: \[\]`)
-
-// counter matches a name and its number.
-var counter = match.Lazy(`[\w-]+[ :=]{1,3}-?\d[\w.%/]*`)
-
-// readHint looks for words of a failure in the last lines of a log. They count only if
-// nothing else in the logs does.
-func (s *Scanner) readHint() {
-	log := len(s.logs) - 1
-	if s.job.hint != nil || s.job.wentWell[log] || s.logs[log].isTail {
-		return
-	}
-	words := s.matcher.wordings
-	for l := range s.linesAtEnd(hintTail) {
-		switch {
-		case words.IsNoError(l.raw), noWords().Match(l.raw) && !errorMark().Match(l.raw):
-		case errorMark().Match(l.raw) || words.Has(wording.Hint, counter().ReplaceAll(noError().ReplaceAll(l.raw, nil), nil)):
-			isWeak := words.Has(wording.Summary, l.raw) || words.Has(wording.Cascade, l.raw)
-			if s.job.hint == nil || !isWeak {
-				s.job.hint = s.newEvent(s.matcher.byKey[catalogue.RowLogged], l)
-				s.job.hint.nameOrigin(words, l.raw)
-			}
-			if !isWeak {
-				return
-			}
-		case words.Progresses(l.raw):
-			return
-		}
-	}
-}
-
-// linesAtEnd returns up to n lines at the end of the present log, the last one first,
-// without empty lines.
-func (s *Scanner) linesAtEnd(n int) iter.Seq[*line] {
-	return func(yield func(*line) bool) {
-		text, number := s.previous, s.number
-		for range n {
-			end := bytes.TrimRight(text, "\r\n\t ")
-			if len(end) == 0 {
-				return
-			}
-			number -= int64(bytes.Count(text[len(end):], []byte{'\n'}))
-			at := bytes.LastIndexAny(end, "\r\n") + 1
-			h, rest := s.headOf(end[at:][:min(len(end)-at, maxMatched)])
-			text = end[:at]
-			if !yield(&line{Head: h, raw: rest, number: number, stream: streamKey{len(s.logs) - 1, h.Label}}) {
-				return
-			}
-		}
-	}
 }

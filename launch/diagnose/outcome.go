@@ -225,3 +225,19 @@ func isQuoted(raw []byte, at int) bool {
 	}
 	return raw[0] != '{' || !levelKey().Match(raw)
 }
+
+// readExit reads a warning that torch prints when a program ends normally and left its
+// process group open.
+func (s *Scanner) readExit(l *line, _ *match.Fields) {
+	if l.Rank >= 0 && len(s.job.exited) < maxEntries && s.job.exited[l.Rank] == nil {
+		s.job.exited[l.Rank] = s.newEvent(s.matcher.byKey[catalogue.RowPeerExited], l)
+	}
+}
+
+// readStopping notes the first line that says that a worker was told to stop. What the
+// workers print after it may be an effect.
+func (s *Scanner) readStopping(l *line, _ *match.Fields) {
+	if s.job.stopping == nil {
+		s.job.stopping = s.newEvent(s.matcher.byKey[catalogue.RowStopped], l)
+	}
+}

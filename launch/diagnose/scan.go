@@ -206,13 +206,6 @@ func (s *Scanner) readBlock(p []byte) {
 	}
 }
 
-// keep keeps the end of what was read, however small the blocks are.
-func (s *Scanner) keep(block []byte) {
-	block = block[max(0, len(block)-keptBefore):]
-	old := s.previous[max(0, len(s.previous)+len(block)-keptBefore):]
-	s.previous = append(s.previous[:copy(s.previous, old)], block...)
-}
-
 // readFirstLine reads the first line of p and returns the line's length with its end. A
 // line ends with \n or, like those of progress bars, with \r.
 func (s *Scanner) readFirstLine(p []byte) int {

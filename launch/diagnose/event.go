@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/gorun/gorun/launch/diagnose/catalogue"
@@ -309,4 +310,14 @@ func isShutdownLine(line []byte) bool {
 	return len(line) > 3 && line[0] == '[' && bytes.IndexByte([]byte("EWIF"), line[1]) >= 0 && (line[2] != ' ' || line[3] > '9') ||
 		bytes.HasPrefix(line, []byte("frame #")) || bytes.HasPrefix(line, []byte("terminate called")) || bytes.Contains(line, []byte("NCCL ")) ||
 		bytes.HasPrefix(line, []byte("-----")) || bytes.HasPrefix(line, []byte("note: ")) || bytes.HasPrefix(line, []byte("Exception ignored")) || catalogue.LauncherLine().Match(line)
+}
+
+// nameOrigin gives e the host and the rank that a text names, where nothing else does.
+func (e *event) nameOrigin(words *wording.Matcher, text []byte) {
+	if host := words.Named(wording.Host, text); host != nil && e.host == "" {
+		e.host = match.PlainText(host)
+	}
+	if rank := words.Named(wording.Rank, text); rank != nil && e.rank < 0 {
+		e.rank, _ = strconv.Atoi(string(rank))
+	}
 }
