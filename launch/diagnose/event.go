@@ -190,7 +190,7 @@ func (s *Scanner) newEvent(row *compiledRow, l *line) *event {
 	return &event{
 		row: row, kind: row.Kind, log: l.stream.log, number: l.number, when: l.When, stream: l.stream,
 		text: match.PlainText(l.raw), repeated: s.flood.isRepeated(),
-		origin: origin{rank: l.Rank, local: l.Local, task: l.Task, pid: l.PID, host: l.Host, home: s.present().home},
+		origin: origin{rank: l.Rank, local: l.Local, task: l.Task, pid: l.PID, host: l.Host, home: s.present().home.known()},
 	}
 }
 

@@ -154,9 +154,7 @@ func (s *Scanner) place(f *Finding, h *hypothesis, shown *event) {
 	if f.Host == "" && f.Rank < 0 {
 		f.Host = onlyHost(h.events)
 	}
-	if f.Host == "" {
-		f.Host = shown.home
-	}
+	f.Host = cmp.Or(f.Host, shown.home, s.logs[shown.log].failedOn.known())
 	if len(ranks) > 1 && s.job.onSeveralHosts(ranks) {
 		f.Host = ""
 	}

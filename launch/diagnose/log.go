@@ -15,15 +15,34 @@ type Log struct {
 	Name string // a file's name
 	Rank int    // the rank that wrote it; -1: several, or unknown
 	// Local is the local rank that wrote it; -1 as for Rank.
-	Local int
-	Host  string
-	// home is the host on which the log says that its program runs; "": unknown, or several.
-	home     string
-	hasHomes bool // the log names several
+	Local    int
+	Host     string
+	home     soleHost // on which the log says that its program runs
+	failedOn soleHost // of the tasks that a table of Slurm says have failed
 
 	// isTail means that it is the end of one worker's output. Such logs come in the
 	// order of the failures. Times and numbers of their lines mean nothing.
 	isTail bool
+}
+
+// soleHost is the host on which several lines agree.
+type soleHost struct {
+	name    string
+	several bool
+}
+
+// add adds the host that a line names.
+func (h *soleHost) add(name string) {
+	h.several = h.several || h.name != "" && !sameHost(h.name, name)
+	h.name = name
+}
+
+// known returns the host, "" if no line names one or they name several.
+func (h *soleHost) known() string {
+	if h.several {
+		return ""
+	}
+	return h.name
 }
 
 var (
@@ -109,15 +128,9 @@ var noHost = match.Lazy(`(?i)^(?:cuda|gpus?|tpu|mps|cpu|xpu|npu|conv|fc|layer|op
 
 // readHome reads the host of the present log or section.
 func (s *Scanner) readHome(_ *line, f *match.Fields) {
-	log := s.present()
-	host := f.Text("host")
-	if noHost().MatchString(host) {
-		return
+	if host := f.Text("host"); !noHost().MatchString(host) {
+		s.present().home.add(host)
 	}
-	if log.hasHomes = log.hasHomes || log.home != "" && !sameHost(log.home, host); log.hasHomes {
-		host = ""
-	}
-	log.home = host
 }
 
 // present returns the section that is read, or else the log.

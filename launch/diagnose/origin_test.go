@@ -53,6 +53,29 @@ func TestTimeLimitOfSeveralHosts(t *testing.T) {
 	}
 }
 
+// TestHostOfTable shows that the host on which a table of sacct says that the job failed is
+// named where nothing else names one.
+func TestHostOfTable(t *testing.T) {
+	const (
+		failure = "FATAL: cannot open /scratch/in.nc: Input/output error\n"
+		head    = "JobID             State ExitCode        NodeList \n------------ ---------- -------- --------------- \n"
+	)
+	tests := []struct{ name, table, want string }{
+		{"one host", head + "18822            FAILED      2:0             c02 \n18823         COMPLETED      0:0             c07 \n", "c02"},
+		{"two hosts", head + "18822            FAILED      2:0             c02 \n18823            FAILED      2:0             c07 \n", ""},
+		{"several hosts in a row", head + "18822            FAILED      2:0         c[02-04] \n", ""},
+		{"another column", "JobID           NodeList      State ExitCode \n------------ ---------- -------- --------------- \n18822               c02     FAILED      2:0 \n", "c02"},
+		{"no column", "JobID             State ExitCode \n------------ ---------- -------- \n18822            FAILED      2:0 \n", ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			if found := scan(t, "job.log", failure+tt.table); len(found) == 0 || found[0].Severity != SeverityCause || found[0].Host != tt.want {
+				t.Errorf("got %+v, want host %q", found, tt.want)
+			}
+		})
+	}
+}
+
 // TestLongLineKeepsItsEnd shows that the reason at the end of a long line is in the text.
 func TestLongLineKeepsItsEnd(t *testing.T) {
 	log := "ERROR: mount of " + strings.Repeat("/very/long/path", 300) + " failed: stderr: no monitor answers\n"

@@ -72,6 +72,9 @@ func isPartly(line []byte) bool {
 func (s *Scanner) readFailedState(l *line, _ *match.Fields) {
 	s.readFailedTests(l, nil)
 	s.job.failedTask = l.ref()
+	if host := s.hostInTable(l.raw); host != "" {
+		s.present().failedOn.add(host)
+	}
 }
 
 // weighEnd takes the job for failed if one of its last lines says so. A line that the job
