@@ -35,6 +35,8 @@ type Finding struct {
 	Ranks []int `json:"ranks,omitempty"`
 	// ofJob means that the fault is one of the whole job, which Rank only reports.
 	ofJob bool
+	// isPod means that Host is a pod of Kubernetes.
+	isPod bool
 	// Local is that rank's local rank on Host; -1: unknown.
 	Local int    `json:"local_rank"`
 	Host  string `json:"host,omitempty"`
@@ -159,6 +161,7 @@ func (s *Scanner) place(f *Finding, h *hypothesis, shown *event) {
 		f.Host = ""
 	}
 	f.Node = s.job.nodes[f.Host]
+	f.isPod = f.Node != "" || slices.Contains(startRows(), h.row.Key)
 	if f.Peer == "" && f.ID != "X-PORT" { // that names the writer's own address
 		f.Peer = s.job.nameHost(peerIn(shown.text))
 	}

@@ -73,6 +73,9 @@ func (s *Scanner) nameWriters(events []*event) {
 			continue
 		}
 		end := s.endAfter(e)
+		if end != nil && slices.ContainsFunc(events, e.isTwinOf) && s.endsBeside(end) {
+			continue // each of the hosts printed it
+		}
 		if end == nil || slices.ContainsFunc(events, end.isOf) {
 			end = only
 		}
@@ -128,6 +131,16 @@ func (s *Scanner) endAfter(e *event) *event {
 		}
 	}
 	return next
+}
+
+// isTwinOf reports whether another worker may have printed the line of e as well, as o.
+func (e *event) isTwinOf(o *event) bool { return o != e && o.text == e.text && !o.hasOrigin() }
+
+// endsBeside reports whether a worker of another host ended right beside end.
+func (s *Scanner) endsBeside(end *event) bool {
+	return slices.ContainsFunc(s.job.ends, func(o workerEnd) bool {
+		return o.event.log == end.log && o.event.number-end.number < besideSpan && o.event.number > end.number && !sameHost(o.event.host, end.host)
+	})
 }
 
 // onlyEnd returns the event of the only worker that ended by itself, nil if there is

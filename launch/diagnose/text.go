@@ -22,7 +22,7 @@ func (f *Finding) writeRoot(b *strings.Builder) {
 	fmt.Fprintf(b, "%s: %s [%s]\n", title, f.Meaning, f.ID)
 	if blamed := f.blamed(); blamed != "" {
 		label := "blame"
-		if f.Rank >= 0 && !f.blamesRanks() {
+		if f.Rank >= 0 && !f.blamesRanks() || f.Rank < 0 && f.Host != "" && !f.blamesHost() {
 			label = "seen by"
 		}
 		fmt.Fprintf(b, "  %s: %s\n", label, blamed)
@@ -98,6 +98,10 @@ func (f *Finding) blamesRanks() bool {
 	return catalogue.IsOfRank(f.ID) && !isCommon && !f.ofJob
 }
 
+// blamesHost reports whether the host of the finding may be at fault, and not only the one
+// on which the fault of the job or its program showed.
+func (f *Finding) blamesHost() bool { return catalogue.IsOfHost(f.ID) && !f.ofJob }
+
 // checkIDs returns the ids of the finding that `gorun check` has.
 func (f *Finding) checkIDs() string {
 	noCheck := func(id string) bool { return !catalogue.HasCheck(id) }
@@ -128,6 +132,8 @@ func (f *Finding) blamed() string {
 	case f.Host == "":
 	case f.Node != "":
 		name = strings.TrimPrefix(name+", ", ", ") + "pod " + f.Host + " on node " + f.Node
+	case name == "" && f.isPod:
+		name = "pod " + f.Host
 	case name == "":
 		name = "host " + f.Host
 	default:

@@ -38,7 +38,8 @@ func TestTopics(t *testing.T) {
 	}
 }
 
-// TestSeenBy shows that the rank is not blamed which reports a fault of the whole job.
+// TestSeenBy shows that the rank or host is not blamed which reports a fault of the whole
+// job, and that a pod is called one.
 func TestSeenBy(t *testing.T) {
 	for message, blames := range map[string]bool{
 		"IndexError: list index out of range":                                               true,
@@ -48,6 +49,16 @@ func TestSeenBy(t *testing.T) {
 		found := scan(t, oneFile(log)...)
 		if len(found) == 0 || found[0].Rank != 1 || found[0].blamesRanks() != blames {
 			t.Errorf("%s: want rank 1, blamed %v, got %+v", message, blames, found)
+		}
+	}
+	for log, label := range map[string]string{
+		"gpu-3 kernel: nvme0n1: I/O error\nhostname: gpu-3\nFATAL: write failed: No space left on device\n":                                                                 "blame: host gpu-3",
+		"Job started on node gpu-3\nTraceback (most recent call last):\n  File \"/w/t.py\", line 3, in <module>\n    f()\nIndexError: list index out of range\n":            "seen by: host gpu-3",
+		"Name:         job-0\nNamespace:    train\nEvents:\n  Warning  FailedScheduling  40s  default-scheduler  0/2 nodes are available: 2 Insufficient nvidia.com/gpu.\n": "seen by: pod job-0",
+	} {
+		var text strings.Builder
+		if err := WriteText(&text, scan(t, "job.log", log)); err != nil || !strings.Contains(text.String(), label) {
+			t.Errorf("want %q of %q, got\n%s", label, log, &text)
 		}
 	}
 }

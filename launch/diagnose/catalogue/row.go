@@ -83,3 +83,9 @@ func IsOfRank(id string) bool {
 	}
 	return id[0] == 'D' && !slices.Contains(ids("D03", "D04", "D10"), id) || id[0] == 'G' || id[0] == 'R' || id[0] == 'S'
 }
+
+// IsOfHost reports whether a cause with an id may be a fault of the host that reports it,
+// and not of the whole job or its program.
+func IsOfHost(id string) bool {
+	return !slices.Contains(ids("X-ARGS", "X-AUTH", "X-ERROR", "X-PYEXC", "X-RESOURCES", "X-USAGE"), id)
+}
