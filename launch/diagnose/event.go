@@ -284,7 +284,7 @@ func (s *Scanner) countLaterLines(l *line) {
 	kept := s.followed[:0]
 	for _, e := range s.followed {
 		if e.stream == l.stream {
-			e.handled = e.handled || recovers && e.later < 3 && e.kind != catalogue.Root && maySurvive(e.row)
+			e.handled = e.handled || recovers && e.later < 3 && e.kind != catalogue.Root && e.kind != catalogue.Stop && maySurvive(e.row)
 			if e.other++; progresses || e.other%hintLines == 0 {
 				e.later++
 			}

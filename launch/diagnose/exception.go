@@ -269,7 +269,7 @@ func strongest(events []*event) *event {
 	}
 	var best *event
 	for _, e := range events {
-		if rank(e) < 3 && (best == nil || rank(e) < rank(best)) {
+		if rank(e) < 3 && e.kind != catalogue.Warning && (best == nil || rank(e) < rank(best)) {
 			best = e
 		}
 	}

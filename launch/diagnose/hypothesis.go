@@ -140,7 +140,7 @@ func (s *Scanner) weigh(wasOvercome func(*event) bool) []*hypothesis {
 		s.rate(h)
 	}
 	findRaisers(list)
-	markConsequences(list)
+	s.markConsequences(list)
 	return list
 }
 
@@ -237,7 +237,7 @@ func copies(e *event) []*event {
 
 // markConsequences gives the tier of consequences to hypotheses that a better one
 // explains: by its row or, for errors that say little, by the loss of a peer.
-func markConsequences(list []*hypothesis) {
+func (s *Scanner) markConsequences(list []*hypothesis) {
 	var lost *event // the first that shows a lost peer
 	for _, h := range list {
 		if h.row.Kind.Has(catalogue.LossOfPeer) && (lost == nil || before(h.first, lost)) {
@@ -251,7 +251,20 @@ func markConsequences(list []*hypothesis) {
 		if h.tier < catalogue.TierVague && slices.ContainsFunc(list, explains) || lost != nil && (h.tier == catalogue.TierVague || h.row.Kind == catalogue.Symptom && !before(h.first, lost)) {
 			h.tier = catalogue.TierConsequence
 		}
+		if exit := s.job.lastExit; exit != nil && s.seeksPeer(h) && before(exit, h.first) && exit.stream != h.first.stream {
+			h.tier = catalogue.TierConsequence // its peer is what ended
+		}
 	}
+}
+
+// seeksPeer reports whether h may explain the failure by a server or a host that was not
+// reached.
+func (s *Scanner) seeksPeer(h *hypothesis) bool {
+	id := h.row.ID()
+	if topic := s.matcher.topics.of(h.first.text); h.row.Topical && topic != nil && len(topic.Checks) > 0 {
+		id = topic.Checks[0]
+	}
+	return h.tier < catalogue.TierVague && (id == "X-CONNECT" || id == "X-DNS")
 }
 
 // isOutweighedBy reports whether h may explain the failure, or knows the line of the hint e.

@@ -16,7 +16,7 @@ const generalID = "X-ERROR"
 func (f *Finding) writeRoot(b *strings.Builder) {
 	title := "Root cause"
 	if f.Doubtful {
-		b.WriteString("No line shows that the job failed; the program may have handled this error.\n")
+		b.WriteString("Perhaps the job did not fail: no line that gorun knows says that it did.\n")
 		title = "If it failed"
 	}
 	fmt.Fprintf(b, "%s: %s [%s]\n", title, f.Meaning, f.ID)
@@ -53,7 +53,7 @@ func WriteText(w io.Writer, findings []Finding) error {
 		causes[0].writeRoot(&b)
 	default:
 		if findings[0].Doubtful {
-			b.WriteString("No line shows that the job failed; the program may have handled these errors.\nIf it failed: the cause is not in these logs; they show only consequences.\n")
+			b.WriteString("Perhaps the job did not fail: no line that gorun knows says that it did.\nIf it failed: the cause is not in these logs; they show only consequences.\n")
 		} else {
 			b.WriteString("Root cause: not in these logs; they show only consequences.\n")
 		}
