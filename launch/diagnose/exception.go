@@ -127,7 +127,9 @@ func (s *Scanner) recordException(t *tracebackReader, e python.Exception, end in
 		}
 		ev := s.exceptionEvent(t, &e, s.matcher.byKey[key])
 		ev.kind, ev.text = kind, match.PlainText([]byte(e.Text()+reason))+placeOf(&e)
-		t.isBare = e.SaysNothing()
+		if t.isBare = e.SaysNothing(); t.isBare && t.lead != nil {
+			ev.text = t.lead.text + ": " + ev.text
+		}
 		t.previous = s.record(ev, e.Text()[:min(len(e.Text()), 200)])
 	}
 }

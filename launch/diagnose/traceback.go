@@ -27,6 +27,8 @@ type tracebackReader struct {
 	repeated bool // all its lines are of a flood
 	// isHandled means that the line before says that the program tries again.
 	isHandled bool
+	// lead is the error that a logger printed in the line before; nil: none.
+	lead *event
 }
 
 // past is what the next exception of a stream needs of the one before it.
@@ -82,7 +84,11 @@ func (s *Scanner) openTraceback(l *line) *tracebackReader {
 	if !begins || len(s.tracebacks) >= maxTracked || at > 0 && isQuoted(l.raw, at) {
 		return nil
 	}
-	return &tracebackReader{firstLine: l.number, spawned: -1, rank: -1, repeated: true, isHandled: s.goesOnBefore(l)}
+	t := &tracebackReader{firstLine: l.number, spawned: -1, rank: -1, repeated: true, isHandled: s.goesOnBefore(l)}
+	if last := s.lastLoud; last != nil && last.stream == l.stream && last.number == l.number-1 {
+		t.lead = last
+	}
+	return t
 }
 
 // readTracebackLine reads a line of t, without its prefix. isOver means that t ends here.

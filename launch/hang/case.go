@@ -44,8 +44,11 @@ type Decision struct {
 // Times between two assessments.
 const (
 	confirmAfter = 300 * time.Millisecond // a hang is reported when it is seen twice
-	soonest      = 250 * time.Millisecond
-	latest       = 5 * time.Second
+	// endAfter is how long a reported hang must be over until that is said. When a worker of a
+	// job that hangs ends, others leave their calls, and the end itself is known a moment later.
+	endAfter = time.Second
+	soonest  = 250 * time.Millisecond
+	latest   = 5 * time.Second
 	// silence is how long nodes may not answer until that is said. Without a report the watch
 	// then ends until the next suspicion; a report stays, because a node that is silent shows
 	// no progress.
@@ -60,6 +63,8 @@ type Case struct {
 	reported string // the key of the hang that was reported
 	gathered bool   // in this suspicion
 	doubted  bool   // in this silence
+	ends     bool   // the reported hang was over at the last step
+	vague    int    // steps since the report of a hang of which nobody knows who waits
 }
 
 // NewCase returns the case of a round that starts.
@@ -83,6 +88,11 @@ func (c *Case) Step(a Assessment) (Decision, error) {
 		return c.notKnown(a)
 	}
 	c.doubted = false
+	if c.state == reported && a.State != Hangs && !c.ends {
+		c.ends = true
+		return Decision{Again: endAfter}, nil
+	}
+	c.ends = false
 	switch a.State {
 	case Works:
 		return c.works()
@@ -150,6 +160,12 @@ func (c *Case) hangs(a Assessment) (d Decision, err error) {
 	key := a.Finding.Key
 	if c.state == reported && (key == c.reported || a.Finding.Shape == Unknown) {
 		d.Again = c.patience()
+		if a.Finding.Shape == Unknown { // what the ranks answer on a busy machine may come late
+			c.vague++
+			if c.vague&(c.vague-1) == 0 { // more and more seldom
+				d.Action = Gather
+			}
+		}
 		return d, nil
 	}
 	if c.state == calm {
@@ -168,7 +184,7 @@ func (c *Case) hangs(a Assessment) (d Decision, err error) {
 		if c.state == suspected {
 			err = c.transition(reported)
 		}
-		c.reported, d.Action, d.Again = key, Report, c.patience()
+		c.reported, c.vague, d.Action, d.Again = key, 0, Report, c.patience()
 	}
 	c.seen = key
 	return d, err

@@ -10,8 +10,8 @@
 //	  └───────────────────────────────────┴────────────────────────────────────────────┘
 //	                              a rank makes progress
 //
-// As long as a node does not answer, a case stays where it is; without a report it is calm
-// again when that lasts.
+// A report is taken back when the hang is seen to be over twice. As long as a node does
+// not answer, a case stays where it is; without a report it is calm again when that lasts.
 //
 // Invariants: the package reads no clock, no file and no process. A rank that computes,
 // or that reads or writes files, is never a part of a hang: it is slow at most. Signs of

@@ -498,8 +498,9 @@ func TestLines(t *testing.T) {
 	}
 }
 
-// TestSilence checks what becomes of a case while some nodes do not answer.
-func TestSilence(t *testing.T) {
+// TestCase checks what becomes of a case while some nodes do not answer, when a reported
+// hang is over, and while nobody is known to wait.
+func TestCase(t *testing.T) {
 	hangs := Assessment{State: Hangs, Finding: Finding{Shape: Closed, Key: "k"}}
 	silent := func(age time.Duration) Assessment { return Assessment{State: NotKnown, Silent: age} }
 	step := func(t *testing.T, c *Case, a Assessment, want Action, asksAgain bool) {
@@ -523,7 +524,37 @@ func TestSilence(t *testing.T) {
 				t.Error("the report is taken back")
 			}
 		}
+		step(t, c, Assessment{State: Works}, Nothing, true)
 		step(t, c, Assessment{State: Works}, TakeBack, false)
+	})
+	t.Run("over for a moment", func(t *testing.T) {
+		c := NewCase(timeout)
+		step(t, c, hangs, Nothing, true)
+		step(t, c, hangs, Report, true)
+		for range 3 {
+			step(t, c, Assessment{State: Works}, Nothing, true)
+			step(t, c, hangs, Nothing, true)
+			step(t, c, Assessment{State: Suspects, Ripe: time.Second}, Nothing, true)
+			step(t, c, hangs, Nothing, true)
+		}
+		step(t, c, Assessment{State: Suspects, Ripe: time.Second}, Nothing, true)
+		step(t, c, Assessment{State: Suspects, Ripe: time.Second}, TakeBack, true)
+		step(t, c, Assessment{State: Suspects, Ripe: time.Second}, Gather, true)
+	})
+	t.Run("nobody known to wait", func(t *testing.T) {
+		c := NewCase(timeout)
+		vague := Assessment{State: Hangs, Finding: Finding{Shape: Unknown, Key: "v"}}
+		step(t, c, vague, Gather, true)
+		step(t, c, vague, Report, true)
+		for i := range 20 {
+			want := Nothing
+			if n := i + 1; n&(n-1) == 0 {
+				want = Gather
+			}
+			step(t, c, vague, want, true)
+		}
+		step(t, c, hangs, Nothing, true)
+		step(t, c, hangs, Report, true)
 	})
 	t.Run("suspected", func(t *testing.T) {
 		c := NewCase(timeout)
