@@ -20,7 +20,7 @@ func everydayRows() []Row {
 		},
 		{
 			Key: RowMPI, Quote: "MPI_ERR_", Checks: ids("X-MPI"), Kind: Clue, Pattern: `(?:MPICH ERROR \[Rank (?P<rank2>\d+)\] .*\[(?P<host>[\w.-]+)\] - .*)?(?:\(rank (?P<rank>\d+) in comm \d+\): )?Fatal error in (?:internal_|P?MPI_?)\w+:(?: |$)|\*\*\* MPI_ERR_\w+: |\(rank (?P<rank3>\d+) in comm \d+\): [^a]|\*\*\* An error occurred in MPI_\w+|MPI_INIT failed for some reason`,
-			Cause: "a call of MPI failed", Fix: "the end of its error stack says why: a name that does not resolve, a port, a transport (UCX_TLS, FI_PROVIDER), or counts and types that differ between ranks; look for an earlier error of another rank, too", Seen: "Open MPI, MPICH", Source: "MPI_Error_string(3)",
+			Cause: "a call of MPI failed", Fix: "the end of its error stack, and what the same process printed right before it (libfabric, UCX, PSM, the runtime below MPI), say why; look for an earlier error of another rank, too", Seen: "Open MPI, MPICH", Source: "MPI_Error_string(3)",
 		},
 		{
 			Key: "s02", Checks: ids("X-MPI", "N01"), Kind: Clue, Explains: ids("X-MPI"), Pattern: `selected (?:pml|btl|mtl) \S+, but peer .*\bselected (?:pml|btl|mtl)\b`,

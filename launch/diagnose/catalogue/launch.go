@@ -30,6 +30,42 @@ func launchRows() []Row {
 			Cause: "the NVIDIA container toolkit could not give the GPUs to the container", Fix: "nvidia-smi on that node must work, with one version of the driver's module and library (else reboot it); docker run --rm --gpus all IMAGE nvidia-smi tests the toolkit", Seen: "nvidia-container-toolkit", Source: "libnvidia-container",
 		},
 		{
+			Key: "y77", Checks: ids("X-START"), Kind: Harmless, Pattern: `spank: \S+\.so: Plugin file not found`,
+			Cause: "an optional plugin of Slurm is missing", Fix: "none is needed; plugstack.conf of Slurm names it", Seen: "Slurm", Source: "src/common/spank.c",
+		},
+		{
+			Key: "y78", Checks: ids("X-MPI"), Kind: Primary, Pattern: `PMII_singinit: execv failed|This singleton init program attempted to access some feature`,
+			Cause: "the program's MPI found no launcher that it knows, so that each process ran alone", Fix: "start it with the mpiexec of that MPI, or with srun --mpi=pmi2 or pmix (srun --mpi=list) if that MPI was built for it", Seen: "MPICH", Source: "src/pmi/simple_pmi.c",
+		},
+		{
+			Key: "y79", Checks: ids("X-DISK", "X-MPI"), Kind: Primary, Pattern: `File locking failed in ADIOI_Set_lock|ADIOI_Set_lock:: `,
+			Cause: "MPI-IO could not lock a file, because the file system has no locks", Fix: "mount Lustre with flock, NFS with lockd and noac, or write to another file system; the hint romio_ds_write=disable avoids most locks", Seen: "ROMIO", Source: "adio/common/lock.c",
+		},
+		{
+			Key: "y80", Checks: ids("X-NODE-LOST", "X-CONNECT"), Kind: Clue, Pattern: `\bsend to MOM '(?P<host>[^']+)' failed|cannot send job to mom, state=`,
+			Cause: "the scheduler could not hand the job to a node", Fix: "pbsnodes NODE, and the log of pbs_mom there, say why: the service, its network or its disk; qrls JOB releases the job afterwards", Seen: "Torque, PBS", Source: "src/server/req_runjob.c",
+		},
+		{
+			Key: "y81", Checks: ids("X-CONNECT"), Kind: Clue, Pattern: `Timed out connecting Nanny .* to scheduler '(?P<peer>[^']+)'`,
+			Cause: "a worker of Dask could not reach its scheduler in time", Fix: "nc -vz HOST PORT from that node must work: name the common network (--interface), look for firewalls, and whether the other side has ended", Seen: "Dask", Source: "distributed/nanny.py",
+		},
+		{
+			Key: "y82", Checks: ids("X-NODE-LOST"), Kind: Catchable, Pattern: `Heartbeat of TaskManager with id (?P<host>[\w.-]+):\S* timed out`,
+			Cause: "a task manager of Flink sent no more heartbeats: it ended, hangs, or cannot be reached", Fix: "read the end of its own log, and dmesg on its host: it may have been killed for its memory, or paused by its garbage collection", Seen: "Flink", Source: "HeartbeatManagerImpl",
+		},
+		{
+			Key: "y83", Checks: ids("X-DATALOADER", "X-HOSTOOM", "L07"), Kind: Catchable, Pattern: `One of the subprocesses has abruptly died during map`,
+			Cause: "a process of datasets.map was killed, most often for its memory", Fix: "dmesg -T | grep -i oom on that node, and memory.events of its cgroup, show it; use a smaller num_proc; num_proc=1 shows an error of the function itself", Seen: "datasets", Source: "datasets/utils/py_utils.py",
+		},
+		{
+			Key: "y84", Checks: ids("X-HOSTOOM", "L07", "X-ACTOR-DIED"), Kind: Catchable, Pattern: `Container (?:marked as failed|from a bad node): \S+ on host: (?P<host>[\w.-]+)\. Exit status: 137\b`,
+			Cause: "the container of an executor was killed by SIGKILL, most often for its memory", Fix: "give executors more (spark.executor.memoryOverhead, spark.executor.memory), or use more and smaller partitions; yarn logs -applicationId shows what the node manager said", Seen: "Spark on YARN", Source: "YarnAllocator",
+		},
+		{
+			Key: "y85", Checks: ids("X-CONNECT"), Kind: CatchableClue, Pattern: `\bslurm_\w+ error: (?:Unable to contact|Socket timed out|Zero Bytes|Connection (?:refused|timed out))`,
+			Cause: "Slurm's controller did not answer", Fix: "scontrol ping shows whether slurmctld runs; ask it less often (squeue in loops), and try again with a longer wait", Seen: "Slurm", Source: "slurm_load_jobs(3)",
+		},
+		{
 			Key: "y76", Checks: ids("X-START"), Kind: Clue, Pattern: `\bProlog failure on node (?P<host>[\w.-]+)|\berror: prolog failed: .*|\bprolog failed\b.{0,20}\brc:\d+`,
 			Cause: "Slurm's prolog failed on a node, so that the job did not start", Fix: "an administrator reads slurmd's log on that node, and what its prolog checks (GPUs, file systems); sbatch --exclude=NODE leaves the node out", Seen: "Slurm", Source: "slurmd, prolog",
 		},

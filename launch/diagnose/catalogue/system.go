@@ -6,7 +6,7 @@ func systemRows() []Row {
 		shm     = "use docker run --shm-size=8g or --ipc=host; in Kubernetes mount an emptyDir of medium Memory at /dev/shm"
 		nofile  = "set ulimit -n 131072: LimitNOFILE= for the service, --ulimit nofile= for the container"
 		threads = "compare ulimit -u on that node with the user's threads there (ps -L -u USER | wc -l); containers have --pids-limit, services TasksMax and LimitNPROC; fewer threads help too (OMP_NUM_THREADS, dataloader workers)"
-		host    = "use fewer dataloader workers or smaller shards in memory, or a higher limit (container memory, Slurm --mem)"
+		host    = "use less at a time (fewer workers or processes, smaller batches or shards), or ask for more (container memory, Slurm --mem, LSF -M)"
 	)
 	return []Row{
 		{
@@ -86,8 +86,8 @@ func systemRows() []Row {
 			Cause: "a worker of the dataloader ended or hung", Fix: "run with num_workers=0 to see the error; look for the OOM killer in dmesg, and check the storage", Seen: "torch", Source: "dataloader.py",
 		},
 		{
-			Key: "r01", Checks: ids("X-START", "X-LIMIT"), Kind: Catchable, Pattern: `\b(?:creat\w+|enter|join|new|clone|unshare|set ?up) (?:\w+ ){0,3}name ?spaces?\b[^/]{0,60}No space left on device|\b(?:unshare|clone|setns)\b[^/]{0,30}: No space left on device|fork/exec \S+: No space left on device`,
-			Cause: "the node's limit of namespaces is used up or 0, so that no container starts; no disk is full", Fix: "on that node: sysctl user.max_user_namespaces (and user.max_mnt_namespaces and the others) must be above 0 and above the number in use; set it in /etc/sysctl.d", Seen: "enroot, Apptainer, Podman", Source: "namespaces(7)",
+			Key: "r01", Checks: ids("X-START", "X-LIMIT"), Kind: Catchable, Pattern: `\b(?:creat\w+|enter|join|new|clone|unshare|set ?up) (?:\w+ ){0,3}name ?spaces?\b[^/]{0,60}No space left on device|\b(?:unshare|clone|setns)\b[^/]{0,30}: No space left on device|fork/exec \S+: No space left on device|Failed to create user namespace: (?:user namespace disabled|Operation not permitted|No space left)`,
+			Cause: "the node's limit of namespaces is used up or 0, so that no container starts; no disk is full", Fix: "on that node: sysctl user.max_user_namespaces (and user.max_mnt_namespaces and the others) must be above 0 and above the number in use, and the kernel must allow users to make them; set it in /etc/sysctl.d, or use an installation with setuid", Seen: "enroot, Apptainer, Podman", Source: "namespaces(7)",
 		},
 		{
 			Key: "r02", Checks: ids("X-LIMIT"), Kind: Catchable, Pattern: `\b(?:inotify\w*|fsnotify|(?:shm|sem|msg)get|semaphores?)\b.{0,120}No space left on device|System limit for number of file watchers reached|inotify (?:watch(?:es)?|instances?) limit (?:was |is |has been )?reached`,

@@ -41,7 +41,7 @@ func Topics() []Topic {
 		{
 			Checks:  ids("X-DISK"),
 			Pattern: `no space left|disk (?:is )?full|(?:disk )?quota (?:was |is )?exceeded|read-only file system|\bENOSPC\b|\bEDQUOT\b|not enough (?:free )?disk space|not enough space (?:on|left)\b|errno 122|\bover \d+% full|input/output error|stale file handle|after transport endpoint shutdown|file write failed|create local dir`,
-			Cause:   "a disk is full, read-only or broken", Fix: "check `df -h` and `quota` for the folder of checkpoints, caches (TMPDIR, HF_HOME, TRITON_CACHE_DIR) and logs on this node",
+			Cause:   "a disk is full, read-only or broken", Fix: "check `df -h` and `quota` on that node for the folder that the line names, or where the program writes: checkpoints, caches (TMPDIR, HF_HOME), shuffles (spark.local.dir), logs",
 		},
 		{
 			Checks:  ids("L04"),
@@ -121,7 +121,11 @@ func Topics() []Topic {
 			Cause:   "a variable of the environment that the program reads is not set", Fix: "set it for the workers on every node: gorun sets RANK, WORLD_SIZE, LOCAL_RANK and MASTER_ADDR, and -x NAME or --env-file gives others",
 		},
 		{
-			Pattern: `\b(?:MPI|world|TP|PP|DP)[ _]?size\b.{0,40}(?:!=|==|\bmust|\bdoes not|\bshould|divisible|\bmatch)|number of (?:gpus?|devices?|process\w*|ranks|nodes|workers)\b.{0,60}(?:must|does not|not match|divisible|power of two|available|exceeds|greater|less)|not divisible by|requested gpus?:|\bbut (?:your machine )?only (?:has|have|found)\b`,
+			Pattern: `\bdivisible by\b|cannot be (?:evenly |equally )?(?:divided|split|sharded|partitioned)\b|not evenly|does not divide`,
+			Cause:   "a size cannot be divided by another one, such as the number of ranks", Fix: "change one of the two that the line names: the ranks (tensor, pipeline or data parallelism, shards) or the size of the model, the batch or the input",
+		},
+		{
+			Pattern: `\b(?:MPI|world|TP|PP|DP)[ _]?size\b.{0,40}(?:!=|==|\bmust|\bdoes not|\bshould|divisible|\bmatch)|number of (?:gpus?|devices?|process\w*|ranks|nodes|workers)\b.{0,60}(?:must|does not|not match|divisible|power of two|available|exceeds|greater|less)|requested gpus?:|\bbut (?:your machine )?only (?:has|have|found)\b`,
 			Cause:   "the program wants another number of processes or GPUs than it has", Fix: "compare the number of processes (--nproc-per-node, mpirun -n, WORLD_SIZE) and of visible GPUs with the sizes that the program is given (tensor, pipeline and data parallelism)",
 		},
 		{
@@ -129,7 +133,7 @@ func Topics() []Topic {
 			Cause:   "the program does not accept a setting or its input", Fix: "correct what the line names: an argument, a variable, the configuration or the input",
 		},
 		{
-			Pattern: `\b5\d\d (?:server error|internal server|bad gateway|service unavailable|gateway time)|service (?:is )?unavailable|(?:read|request|connection|connect)\b.{0,20}\btimed? ?out|operation timed out|max retries exceeded|RemoteDisconnected|ProtocolError|unexpected status`,
+			Pattern: `\b5\d\d (?:server error|internal server|bad gateway|service unavailable|gateway time)|service (?:is )?unavailable|(?:read|request|connection|connect)\b.{0,20}\btimed? ?out|timed out (?:while |trying to )?connect|operation timed out|max retries exceeded|RemoteDisconnected|ProtocolError|unexpected status`,
 			Cause:   "a server did not answer, or failed", Fix: "try it from that node (curl -v URL), with the job's proxy variables; a server that is only slow needs a longer time-out or a retry",
 		},
 		{

@@ -69,7 +69,7 @@ func verbsRows() []Row {
 		},
 		{
 			Key: RowTransport, Checks: ids("X-MPI"), Kind: CatchableClue, Pattern: `\bUCX +(?:ERROR|FATAL) `,
-			Cause: "UCX, the transport below MPI, reported an error", Fix: "do what that line says: a device that this node lacks or may not use, a limit of locked memory; UCX_LOG_LEVEL=info shows what it chose", Seen: "UCX", Source: "ucs/debug/log.c",
+			Cause: "UCX, the transport below MPI, reported an error", Fix: "do what that line says: a device that the node lacks or may not use, an address that its peer cannot reach (UCX_NET_DEVICES names the network), a limit of locked memory or of queues; UCX_LOG_LEVEL=info shows what it chose", Seen: "UCX", Source: "ucs/debug/log.c",
 		},
 		{
 			Key: RowMPIAdapter, Checks: ids("X-MPI", "N05"), Kind: CatchableClue, Pattern: `(?:(?P<host>[\w-][\w.-]*?)(?:\.\d+|:rank(?P<rank>\d+)(?:\.\S+)?: ))?PSM\d? can't open \w+ unit|PSM\d was unable to open|psm\d?_ep_open failed|failed an OFI Libfabric library call|: OFI \w[\w() ]*(?:failed|failure)`,
