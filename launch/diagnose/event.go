@@ -47,6 +47,7 @@ type event struct {
 	derived     bool // several lines show it together, or what is missing in them
 	handled     bool // the program or its launcher overcame it, as another line says
 	repeated    bool // its lines are of a flood
+	isShared    bool // other processes printed its line, too
 
 	excerpt *excerpt // nil: the event is not the first of its meaning
 }

@@ -33,7 +33,8 @@ type Finding struct {
 	// unknown. Ranks are all such ranks, ascending, at most 64.
 	Rank  int   `json:"rank"`
 	Ranks []int `json:"ranks,omitempty"`
-	// ofJob means that the fault is one of the whole job, which Rank only reports.
+	// ofJob means that the fault is one of the whole job, or of several processes, which Rank
+	// only reports.
 	ofJob bool
 	// isPod means that Host is a pod of Kubernetes.
 	isPod bool
@@ -112,6 +113,7 @@ func (s *Scanner) finding(h *hypothesis) Finding {
 	if s.logs[e.log].isTail {
 		f.Line = 0
 	}
+	f.ofJob = e.isShared
 	s.refine(&f, h.row, e)
 	s.place(&f, h, e)
 	f.Evidence = s.evidence(h, e)
@@ -124,7 +126,7 @@ func (s *Scanner) refine(f *Finding, row *compiledRow, e *event) {
 	if row.Topical {
 		if topic := s.matcher.topics.of(f.Text); topic != nil {
 			f.Meaning, f.Fix = topic.Cause, topic.Fix
-			f.ofJob = len(topic.Checks) == 0
+			f.ofJob = f.ofJob || len(topic.Checks) == 0
 			if len(topic.Checks) > 0 {
 				f.ID, f.Checks = topic.Checks[0], topic.Checks[1:]
 			}
@@ -156,7 +158,7 @@ func (s *Scanner) place(f *Finding, h *hypothesis, shown *event) {
 	if f.Host == "" && f.Rank < 0 {
 		f.Host = onlyHost(h.events)
 	}
-	f.Host = cmp.Or(f.Host, shown.home, s.logs[shown.log].failedOn.known())
+	f.Host = cmp.Or(f.Host, shown.home, s.logs[shown.log].ranOn.known())
 	if len(ranks) > 1 && s.job.onSeveralHosts(ranks) {
 		f.Host = ""
 	}

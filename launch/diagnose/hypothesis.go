@@ -26,6 +26,7 @@ func (s *Scanner) Findings() []Finding {
 		return cmp.Or(cmp.Compare(a.tier, b.tier), order(a.first, b.first), cmp.Compare(a.row.Key, b.row.Key))
 	})
 	s.preferTopic(all)
+	preferOvercome(all)
 	setSeverities(all)
 	doubtful := !s.job.failed && !slices.ContainsFunc(all, s.showsCertainFailure)
 	var found []Finding
@@ -67,6 +68,23 @@ func (s *Scanner) preferTopic(all []*hypothesis) {
 	}
 	for i, h := range all {
 		if h.row.Kind.Has(catalogue.General) && h.tier < catalogue.TierSurvived && h.first.stream == top.first.stream && h.first.rank == top.first.rank && isBeside(h) && hasTopic(h) {
+			h.tier = top.tier
+			copy(all[1:], all[:i])
+			all[0] = h
+			return
+		}
+	}
+}
+
+// preferOvercome moves the first error that a program overcame, or seemed to, before the first
+// one, if all others only sum up other errors: it tried again, until it gave up.
+func preferOvercome(all []*hypothesis) {
+	top := all[0]
+	for i, h := range all {
+		switch {
+		case h.tier < catalogue.TierSurvived && h.row.Key != catalogue.RowSummary, h.tier > catalogue.TierSurvived:
+			return
+		case h.tier == catalogue.TierSurvived && h.row.Kind.Tier() <= catalogue.TierClue && before(h.first, top.first):
 			h.tier = top.tier
 			copy(all[1:], all[:i])
 			all[0] = h

@@ -156,6 +156,7 @@ func jobLines() []jobLine {
 		{pattern: restartLine, read: (*Scanner).readRestart},
 		{pattern: resumeLine, read: (*Scanner).readResume},
 		{pattern: homeLine, read: (*Scanner).readHome},
+		{pattern: lsfHostLine, read: (*Scanner).readRanOn},
 		{pattern: nodeLine, read: (*Scanner).readNode},
 		{pattern: describedPod, read: (*Scanner).readDescribedPod},
 		{pattern: `\*\*\* Check failure stack trace`, read: (*Scanner).readCheckFailure},

@@ -80,6 +80,7 @@ func (s *Scanner) nameWriters(events []*event) {
 			end = only
 		}
 		if end != nil && sameHost(e.host, end.host) && (e.host == "" || end.host != "" || s.job.nodes[e.host] == "") && (comparable(e, end) || len(s.logs) == 1) {
+			e.isShared = slices.ContainsFunc(events, e.isTwinOf)
 			e.fillOrigin(end)
 		}
 	}

@@ -15,10 +15,10 @@ type Log struct {
 	Name string // a file's name
 	Rank int    // the rank that wrote it; -1: several, or unknown
 	// Local is the local rank that wrote it; -1 as for Rank.
-	Local    int
-	Host     string
-	home     soleHost // on which the log says that its program runs
-	failedOn soleHost // of the tasks that a table of Slurm says have failed
+	Local int
+	Host  string
+	home  soleHost // on which the log says that its program runs
+	ranOn soleHost // on which a scheduler says that the job ran, or its tasks have failed
 
 	// isTail means that it is the end of one worker's output. Such logs come in the
 	// order of the failures. Times and numbers of their lines mean nothing.
@@ -125,6 +125,12 @@ const homeLine = `(?i)^\W*(?:(?:exec(?:ution)?[ _-]?host|hostname|node ?(?:name|
 
 // noHost matches names of devices and of parts of models, which look like those of hosts.
 var noHost = match.Lazy(`(?i)^(?:cuda|gpus?|tpu|mps|cpu|xpu|npu|conv|fc|layer|op|epoch|step|rtx|mi|[ahvblt])[\d:]`)
+
+// lsfHostLine matches the host in the report that LSF prints below the output of a job.
+const lsfHostLine = `^Job was executed on host\(s\) <(?:\d+\*)?(?P<host>[\w.-]+)>, in queue`
+
+// readRanOn reads the host on which a scheduler says that the job ran.
+func (s *Scanner) readRanOn(_ *line, f *match.Fields) { s.present().ranOn.add(f.Text("host")) }
 
 // readHome reads the host of the present log or section.
 func (s *Scanner) readHome(_ *line, f *match.Fields) {

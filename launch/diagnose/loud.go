@@ -33,14 +33,14 @@ func (s *Scanner) recordLoud(row *compiledRow, f *match.Fields, l *line) {
 	if e.row.Kind.Tier() > catalogue.TierWarning {
 		e.kind = e.row.Kind
 	}
-	if last := s.lastLoud; row.Kind == catalogue.SystemError && last != nil && last.stream == e.stream && e.number-last.number < detailLines && last.kind.Tier() <= catalogue.TierLogged && fileTool().MatchString(e.text) {
-		e.kind = catalogue.Vague // what a script does after a failure
+	if row.Kind == catalogue.SystemError && fileTool().MatchString(e.text) {
+		e.kind = catalogue.Vague // what a script does before or after a failure
 	}
 	if e.row == row && strings.HasPrefix(e.text, "what(): ") { // of an exception that nobody caught
 		e.kind = catalogue.Catchable
 	}
 	s.record(e, e.text[:min(len(e.text), 80)])
-	if last := s.lastLoud; e.kind == catalogue.Fatal && last != nil && last.stream == e.stream && e.number-last.number <= 3 && last.kind.Has(catalogue.General) {
+	if last := s.lastLoud; e.kind == catalogue.Fatal && s.unfinished.joined != l.number && last != nil && last.stream == e.stream && e.number-last.number <= 3 && last.kind.Has(catalogue.General) {
 		last.kind = catalogue.Fatal // the line before the fatal one has the reason
 	}
 	s.lastLoud = e

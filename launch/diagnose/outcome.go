@@ -18,7 +18,7 @@ const successLine = `(?i)worker group successfully finished|\b\d+ passed\b.* in 
 	"Trainer\\.fit` stopped:" + `|Out of bounds values : 0 OK|\ball \d+ tests passed|\b100% tests passed|^test result: ok\b|^# fail 0\b|^Ran \d+ tests? in [\d.]+s$|^ok  \t|^Tests: .*\d+ passed, \d+ total|'train_runtime': |\btraining is done\b|Total run time: |^total images/sec: |^Total img/sec on \d`
 
 // jobSuccessLine matches what programs that start jobs print when a job ended well.
-const jobSuccessLine = `(?i)\b(?:job|run|workflow|experiment|pipeline|execution|analysis|simulation|calculation)\b.{0,60}\b(?:succeeded|successful|completed successfully|finished successfully)\b|^(?:all )?(?:done|finished|completed) successfully|\b(?:execution|pipeline|workflow|job|run|exit) status: OK$|^\d+ of \d+ steps \(100%\) done|^All tests passed\b|\bBUILD SUCCESS\b|^\S*job\S*/\S+\s+(?:Succeeded|Complete)\b|(?-i:\b\d+ COMPLETED$|\bCOMPLETED +(?:exit )?0:0\b|REQUEST_COMPLETE_BATCH_SCRIPT, error:0 status:0$|\bMarking task as SUCCESS\b|^(?:integration|all|overall|result|suite|checks?|tests?)\b.{0,20}: PASSED$)|\b\d+ passed, 0 failed$|\bdone, 0 errors\b|^exit status 0$|\b(?:horovodrun|torchrun|mpirun|mpiexec|srun|sbatch|deepspeed|launcher|script|job) exited with (?:exit |return )?(?:code|status)[ :=]+0\b|\b(?:stopped|finished|done|ended|completed|exited)(?: with rc=0|, rc=0|: rc=0| \(rc=0| rc=0)\b|\bJob \d+ finished: .*, took [\d.]+ s$|^PASSED$`
+const jobSuccessLine = `(?i)\b(?:job|run|workflow|experiment|pipeline|execution|analysis|simulation|calculation)\b.{0,60}\b(?:succeeded|successful|completed successfully|finished successfully)\b|^(?:all )?(?:done|finished|completed) successfully|\b(?:execution|pipeline|workflow|job|run|exit) status: OK$|^\d+ of \d+ steps \(100%\) done|^All tests passed\b|\bBUILD SUCCESS\b|^\S*job\S*/\S+\s+(?:Succeeded|Complete)\b|(?-i:\b\d+ COMPLETED$|\bCOMPLETED +(?:exit )?0:0\b|REQUEST_COMPLETE_BATCH_SCRIPT, error:0 status:0$|\bMarking task as SUCCESS\b|^(?:integration|all|overall|result|suite|checks?|tests?)\b.{0,20}: PASSED$)|\b\d+ passed, 0 failed$|\bdone, 0 errors\b|^exit status 0$|\b(?:horovodrun|torchrun|mpirun|mpiexec|srun|sbatch|deepspeed|launcher|script|job) exited with (?:exit |return )?(?:code|status)[ :=]+0\b|\b(?:stopped|finished|done|ended|completed|exited)(?: with rc=0|, rc=0|: rc=0| \(rc=0| rc=0)\b|\bJob \d+ finished: .*, took [\d.]+ s$|^PASSED$|\b(?:finished|completed|done|ended)\b.{0,60}, exit(?: code| status)? 0$|^\[job\] .*\bexit status 0\b|\bjob-controller\s+Job completed$`
 
 // failedState matches a job or task in a table of Slurm that did not end well.
 const failedState = `(?-i:^\s*\d\S*\s.*\b(?:FAILED|TIMEOUT|NODE_FAIL|OUT_OF_ME\w*|BOOT_FAIL|CANCELLED\S*)) +\d+:\d+(?:\s|$)`
@@ -28,7 +28,7 @@ const failedTaskLine = `(?-i:\bMarking task as FAILED\b)`
 
 // failedEnd matches what stands in the last lines of a job that failed: the end of its
 // script, and what schedulers and their tables say.
-var failedEnd = match.Lazy(`(?i), exit [1-9]\d{0,2}\b|^\W*exit [1-9]\d{0,2}$|\bexit_status:?\s+[1-9]\d{0,2}\b|\bjob \S+ (?:has )?failed\b|\bjob execution failed\b|code=exited, status=[1-9]|\bJob was held\b|^[a-z0-9][a-z0-9.-]*\s+(?:\d+/\d+\s+)?(?-i:Error|Failed|Aborted)\s|\bstatus: +failed$|Received sigquit from a child process|\bBackoffLimitExceeded\b|\bJob allocation \d+ has been revoked\b|\bJobHoldMaxRequeue\b|\bhas terminated without calling MPI_Finalize\b|\bwith status [1-9]\d{0,2}$|\bPods Statuses:.* [1-9]\d* Failed\b`)
+var failedEnd = match.Lazy(`(?i), exit [1-9]\d{0,2}\b|^\W*exit [1-9]\d{0,2}$|\bexit_status:?\s+[1-9]\d{0,2}\b|\bjob \S+ (?:has )?failed\b|\bjob execution failed\b|code=exited, status=[1-9]|\bJob was held\b|^[a-z0-9][a-z0-9.-]*\s+(?:\d+/\d+\s+)?(?-i:Error|Failed|Aborted)\s|\bstatus: +failed$|Received sigquit from a child process|\bBackoffLimitExceeded\b|\bJob allocation \d+ has been revoked\b|\bJobHoldMaxRequeue\b|\bhas terminated without calling MPI_Finalize\b|\bwith status [1-9]\d{0,2}$|\bPods Statuses:.* [1-9]\d* Failed\b|\bswitched from state \w+ to FAILED\b`)
 
 // exitZeroLine matches the good end of a process or a task that may not be the whole job.
 const exitZeroLine = `(?i)\b(?:task|trial)\b.{0,60}\b(?:succeeded|successful|completed successfully|finished successfully)\b|\bexit(?:ed with)? (?:code|status)[ :=]+0\b|\bexited with (?:return|exit) code 0\b|^exit[ =:]0$|"exit_?code":\s*0\b`
@@ -73,7 +73,7 @@ func (s *Scanner) readFailedState(l *line, _ *match.Fields) {
 	s.readFailedTests(l, nil)
 	s.job.failedTask = l.ref()
 	if host := s.hostInTable(l.raw); host != "" {
-		s.present().failedOn.add(host)
+		s.present().ranOn.add(host)
 	}
 }
 

@@ -30,6 +30,10 @@ func launchRows() []Row {
 			Cause: "the NVIDIA container toolkit could not give the GPUs to the container", Fix: "nvidia-smi on that node must work, with one version of the driver's module and library (else reboot it); docker run --rm --gpus all IMAGE nvidia-smi tests the toolkit", Seen: "nvidia-container-toolkit", Source: "libnvidia-container",
 		},
 		{
+			Key: "y86", Checks: ids("X-MPI", "V05"), Kind: Clue, Pattern: `\bOPAL ERROR: \w[\w ]* in file ext\w+_client\.c`,
+			Cause: "the program's MPI could not talk to the launcher that started it (PMIx)", Fix: "the MPI of the program or its container and that of mpirun or srun must be of one release, or use one PMIx: compare ompi_info --version inside and outside, and srun --mpi=list", Seen: "Open MPI", Source: "opal/mca/pmix",
+		},
+		{
 			Key: "y77", Checks: ids("X-START"), Kind: Harmless, Pattern: `spank: \S+\.so: Plugin file not found`,
 			Cause: "an optional plugin of Slurm is missing", Fix: "none is needed; plugstack.conf of Slurm names it", Seen: "Slurm", Source: "src/common/spank.c",
 		},

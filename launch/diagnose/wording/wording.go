@@ -53,7 +53,7 @@ func Wordings() [][]string {
 			`\b(?:shut(?:ting)? ?down|SIGTERM|cancell?ed|cancell?ing|interrupted|aborted by|aborting (?:all|other|remaining|the (?:job|run))|terminating (?:process|worker|all)|killing (?:process|worker|all|remaining))\b`,
 		},
 		Summary: {
-			`\bJobState\.FAILED\b`, `\bcompletely failed\b|\bcontains? [1-9]\d* failed (?:jobs|tasks|steps)\b|\breturned an error: [1-9]\d{0,2}$`,
+			`\bJobState\.FAILED\b`, `\bcompletely failed\b|\bof the failed (?:job|task|step)\b|\b(?:contains?|with) [1-9]\d* failed (?:jobs|tasks|steps)\b|\breturned an error: [1-9]\d{0,2}$`,
 			`\b(?:sub)?process(?:es)? .{0,40}(?:exited|died|failed|terminated|non-?zero)`,
 			`(?:^|[^:\w])(?:workers?|child|job|trial|task|run|training|step|pod|container|command|engine\w*|program|script|launcher|rank) (?:\S+ ){0,2}(?:failed|exited|died|aborted|terminated|returned)(?:\W*$|\W+(?:unexpectedly|prematurely|abruptly|with|see|due|on|after|to (?:start|initiali[sz]e|launch|run))\b)`,
 			`\b(?:workers?|process(?:es)?|children|actors?) (?:is|are|was|were) (?:no longer|not) alive\b|\b(?:check|inspect|see|read) (?:\w+ ){1,3}(?:above|previous|earlier)\b`,
