@@ -32,6 +32,7 @@ type job struct {
 	overcome outcomes
 	// restarted are the lines after which the workers started once more.
 	restarted outcomes
+	commands  map[commandOf]bool // that a user typed
 }
 
 // endings holds how workers ended.
@@ -79,7 +80,7 @@ func newJob() job {
 	return job{
 		facts: map[catalogue.Fact]bool{}, writers: writers{map[int]struct{}{}, map[int]struct{}{}, map[string]struct{}{}, announcements{ranks: map[int]*announcement{}}},
 		pids: map[process]membership{}, nodes: map[string]string{}, inits: map[initKey]lineRef{},
-		nccl: ncclLines{versions: map[string]string{}, addresses: map[string]string{}}, watchdogs: watchdogs{timeouts: map[int]collectiveTimeout{}, stopped: map[int]struct{}{}}, overcome: outcomes{}, restarted: outcomes{}, endings: endings{exited: map[int]*event{}, taskHosts: map[int]string{}, wentWell: map[int]bool{}},
+		nccl: ncclLines{versions: map[string]string{}, addresses: map[string]string{}}, watchdogs: watchdogs{timeouts: map[int]collectiveTimeout{}, stopped: map[int]struct{}{}}, overcome: outcomes{}, restarted: outcomes{}, commands: map[commandOf]bool{}, endings: endings{exited: map[int]*event{}, taskHosts: map[int]string{}, wentWell: map[int]bool{}},
 	}
 }
 
@@ -154,6 +155,7 @@ func jobLines() []jobLine {
 		{pattern: `(?i)FAILED \((?:failures|errors)=`, read: (*Scanner).readFailedTests},
 		{pattern: `nfs: server (?P<host>\S+) OK`, read: (*Scanner).readServerBack},
 		{pattern: restartLine, read: (*Scanner).readRestart},
+		{pattern: commandLine, read: (*Scanner).readCommand},
 		{pattern: resumeLine, read: (*Scanner).readResume},
 		{pattern: homeLine, read: (*Scanner).readHome},
 		{pattern: lsfHostLine, read: (*Scanner).readRanOn},

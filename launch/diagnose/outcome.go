@@ -156,6 +156,30 @@ func (s *Scanner) readRestart(l *line, _ *match.Fields) {
 	}
 }
 
+// commandLine matches a command that starts a job, behind the prompt of a shell.
+const commandLine = `^(?:[\w.-]+@[\w.-]+[^$]{0,60}|\[[\w.-]+@[^\]]{1,60}\]|)\$ (?:srun|mpirun|mpiexec|prterun|torchrun|accelerate|deepspeed|horovodrun|gorun|python|docker run|apptainer|singularity) .*`
+
+// maxCommands bounds the commands of a log.
+const maxCommands = 64
+
+// readCommand reads a command that the user typed. Where it is the same as one before, the
+// user tried again.
+func (s *Scanner) readCommand(l *line, _ *match.Fields) {
+	_, text, _ := bytes.Cut(l.raw, []byte("$ "))
+	command := commandOf{l.stream.log, string(text)}
+	if s.job.commands[command] {
+		s.readRestart(l, nil)
+	} else if len(s.job.commands) < maxCommands {
+		s.job.commands[command] = true
+	}
+}
+
+// commandOf is a command in a log.
+type commandOf struct {
+	log  int
+	text string
+}
+
 // readResume marks the ends from outside before the line as overcome.
 func (s *Scanner) readResume(l *line, _ *match.Fields) {
 	for _, g := range s.groups {
