@@ -40,13 +40,20 @@ func (s *Scanner) recordLoud(row *compiledRow, f *match.Fields, l *line) {
 		e.kind = catalogue.Catchable
 	}
 	s.record(e, e.text[:min(len(e.text), 80)])
-	if last := s.lastLoud; e.kind == catalogue.Fatal && s.unfinished.joined != l.number && last != nil && last.stream == e.stream && e.number-last.number <= 3 && last.kind.Has(catalogue.General) {
+	if last := s.lastLoud; e.kind == catalogue.Fatal && last != nil && !last.isLabel(e.text) && last.stream == e.stream && e.number-last.number <= 3 && last.kind.Has(catalogue.General) {
 		last.kind = catalogue.Fatal // the line before the fatal one has the reason
 	}
 	s.lastLoud = e
 	if isHeadline(strings.TrimRight(e.text, " |*")) {
 		s.unfinished = unfinished{event: e, from: l.number}
 	}
+}
+
+// isLabel reports whether e has no words of its own, only the level of a logger, and next is
+// the line that was joined to it.
+func (e *event) isLabel(next string) bool {
+	label, joined := strings.CutSuffix(e.text, " "+next)
+	return joined && strings.HasSuffix(strings.ToLower(label), "error:")
 }
 
 // fileTool matches the front of a line of a tool with which scripts handle the output of
