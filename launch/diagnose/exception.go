@@ -114,6 +114,8 @@ func (s *Scanner) recordException(t *tracebackReader, e python.Exception, end in
 	switch best := strongest(events); {
 	case best != nil:
 		s.explainBy(best, t, &e)
+	case t.lead != nil && !t.lead.kind.Has(catalogue.General) && t.lead.kind.MayExplain() && e.SaysNothing():
+		s.explainBy(t.lead, t, &e)
 	case t.previous != nil && (e.Chained || t.previous.row.Key == catalogue.RowDataset):
 		t.extendPrevious(&e)
 	case rayTaskHead().MatchString(e.Text()):
@@ -127,7 +129,7 @@ func (s *Scanner) recordException(t *tracebackReader, e python.Exception, end in
 		}
 		ev := s.exceptionEvent(t, &e, s.matcher.byKey[key])
 		ev.kind, ev.text = kind, match.PlainText([]byte(e.Text()+reason))+placeOf(&e)
-		if t.isBare = e.SaysNothing(); t.isBare && t.lead != nil {
+		if t.isBare = e.SaysNothing(); t.isBare && t.lead != nil && t.lead.kind.Has(catalogue.General) {
 			ev.text = t.lead.text + ": " + ev.text
 		}
 		t.previous = s.record(ev, e.Text()[:min(len(e.Text()), 200)])

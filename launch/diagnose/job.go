@@ -152,7 +152,7 @@ func jobLines() []jobLine {
 		{pattern: exitCode, read: (*Scanner).readExitCode},
 		{pattern: exitSignal, read: (*Scanner).readSignal},
 		{pattern: `(?i)was not called before program exit|has not been destroyed before `, read: (*Scanner).readExit},
-		{pattern: `(?i)FAILED \((?:failures|errors)=`, read: (*Scanner).readFailedTests},
+		{pattern: failureLine, read: (*Scanner).readFailure},
 		{pattern: `nfs: server (?P<host>\S+) OK`, read: (*Scanner).readServerBack},
 		{pattern: restartLine, read: (*Scanner).readRestart},
 		{pattern: commandLine, read: (*Scanner).readCommand},

@@ -70,7 +70,7 @@ func isPartly(line []byte) bool {
 // readFailedState reads a task that did not end well. That other tasks of the
 // table completed says nothing then.
 func (s *Scanner) readFailedState(l *line, _ *match.Fields) {
-	s.readFailedTests(l, nil)
+	s.readFailure(l, nil)
 	s.job.failedTask = l.ref()
 	if host := s.hostInTable(l.raw); host != "" {
 		s.present().ranOn.add(host)
@@ -124,9 +124,12 @@ func (s *Scanner) overcomeIn(stream streamKey) {
 	}
 }
 
-// readFailedTests reads the last line of Python's unittest, which says of the lines before
-// it that tests failed.
-func (s *Scanner) readFailedTests(l *line, _ *match.Fields) {
+// failureLine matches lines after which a job has failed, whatever follows: of Python's
+// unittest, mpirun, and the runtime of Go.
+const failureLine = `(?i)FAILED \((?:failures|errors)=|\b(?:OR|PR)TE was unable to reliably start one or more daemons|^runtime stack:$|^fatal error: all goroutines are asleep`
+
+// readFailure reads a line that says of those before it that the job failed.
+func (s *Scanner) readFailure(l *line, _ *match.Fields) {
 	delete(s.job.overcome, l.stream.log)
 	s.job.failed = true
 }

@@ -27,7 +27,7 @@ type tracebackReader struct {
 	repeated bool // all its lines are of a flood
 	// isHandled means that the line before says that the program tries again.
 	isHandled bool
-	// lead is the error that a logger printed in the line before; nil: none.
+	// lead is the event of the line before; nil: none.
 	lead *event
 }
 
@@ -85,7 +85,7 @@ func (s *Scanner) openTraceback(l *line) *tracebackReader {
 		return nil
 	}
 	t := &tracebackReader{firstLine: l.number, spawned: -1, rank: -1, repeated: true, isHandled: s.goesOnBefore(l)}
-	if last := s.lastLoud; last != nil && last.stream == l.stream && last.number == l.number-1 {
+	if last := s.lastEvent; last != nil && last.stream == l.stream && last.number == l.number-1 {
 		t.lead = last
 	}
 	return t
