@@ -97,6 +97,9 @@ func (e *event) mayBeOf(h prefix.Head) bool {
 // that is its text. A line that is not indented may be what the program printed next.
 func (s *Scanner) messageOf(e *python.Exception) *excerpt {
 	x := &excerpt{isOver: true}
+	if at := e.Raised(); at != "" {
+		x.before = append(x.before, match.PlainText([]byte(at)))
+	}
 	isFirst := true
 	for _, line := range e.Message {
 		text := match.PlainText([]byte(line))

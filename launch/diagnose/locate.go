@@ -80,7 +80,7 @@ func (s *Scanner) nameWriters(events []*event) {
 			end = only
 		}
 		if end != nil && sameHost(e.host, end.host) && (e.host == "" || end.host != "" || s.job.nodes[e.host] == "") && (comparable(e, end) || len(s.logs) == 1) {
-			e.isShared = slices.ContainsFunc(events, e.isTwinOf)
+			e.isShared = slices.ContainsFunc(events, e.isTwinOf) || s.endsBeside(end)
 			e.fillOrigin(end)
 		}
 	}
@@ -134,13 +134,25 @@ func (s *Scanner) endAfter(e *event) *event {
 	return next
 }
 
-// isTwinOf reports whether another worker may have printed the line of e as well, as o.
-func (e *event) isTwinOf(o *event) bool { return o != e && o.text == e.text && !o.hasOrigin() }
+// isTwinOf reports whether another worker may have printed the line of e as well, as o. Of an
+// exception the place may differ.
+func (e *event) isTwinOf(o *event) bool {
+	words := func(text string) string {
+		if strings.HasSuffix(text, ")") {
+			return text[:max(0, strings.LastIndex(text, " ("))]
+		}
+		return text
+	}
+	return o != e && !o.hasOrigin() && (o.text == e.text || o.inTraceback == e.inTraceback && o.row.Key == catalogue.RowException && words(o.text) == words(e.text))
+}
 
-// endsBeside reports whether a worker of another host ended right beside end.
+// endsBeside reports whether a worker of another host ended right beside end and with the
+// same exit code.
 func (s *Scanner) endsBeside(end *event) bool {
-	return slices.ContainsFunc(s.job.ends, func(o workerEnd) bool {
-		return o.event.log == end.log && o.event.number-end.number < besideSpan && o.event.number > end.number && !sameHost(o.event.host, end.host)
+	at := slices.IndexFunc(s.job.ends, func(o workerEnd) bool { return o.event == end })
+	return at >= 0 && slices.ContainsFunc(s.job.ends, func(o workerEnd) bool {
+		distance := o.event.number - end.number
+		return o.event.log == end.log && 0 < distance && distance < besideSpan && !sameHost(o.event.host, end.host) && o.code > 0 && o.code == s.job.ends[at].code
 	})
 }
 

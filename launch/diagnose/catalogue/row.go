@@ -79,7 +79,7 @@ func ids(s ...string) []string { return s }
 // causes are faults of a node, a service or the whole job, and any rank may report them.
 func IsOfRank(id string) bool {
 	if id[0] == 'X' {
-		return !slices.Contains(ids("X-ARGS", "X-AUTH", "X-BUILD", "X-CONNECT", "X-DISK", "X-DNS", "X-FILE", "X-LIBRARY", "X-MODULE", "X-PORT", "X-RESOURCES", "X-SSH", "X-START"), id)
+		return !slices.Contains(ids("X-ARGS", "X-AUTH", "X-BUILD", "X-CONNECT", "X-DDP-UNUSED", "X-DISK", "X-DNS", "X-FILE", "X-LIBRARY", "X-MODULE", "X-PORT", "X-RESOURCES", "X-SSH", "X-START"), id)
 	}
 	return id[0] == 'D' && !slices.Contains(ids("D03", "D04", "D10"), id) || id[0] == 'G' || id[0] == 'R' || id[0] == 'S'
 }

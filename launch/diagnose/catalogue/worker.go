@@ -89,7 +89,7 @@ func workerRows() []Row {
 		},
 		{
 			Key: RowException, Topical: true, Checks: ids("X-PYEXC"), Kind: Catchable, Pattern: NoLine,
-			Cause: "the worker raised an exception", Fix: "do what the message says, if it names a file, a server, a setting or a version; otherwise correct the program at that line", Seen: "Python", Source: "traceback",
+			Cause: "the worker raised an exception", Fix: "do what the message says, if it names a file, a server, a setting or a version; otherwise check the program at that line, and what it passes on there", Seen: "Python", Source: "traceback",
 		},
 		{
 			Key: RowLauncherException, Topical: true, Checks: ids("X-PYEXC"), Kind: Vague, Pattern: NoLine,

@@ -225,6 +225,16 @@ func (e *Exception) Place() string {
 	return ""
 }
 
+// Raised returns the innermost frame and its source, "" where the source is unknown or only
+// raises e.
+func (e *Exception) Raised() string {
+	source := strings.TrimSpace(e.Source)
+	if source == "" || strings.HasPrefix(source, "raise ") || e.File == e.Script {
+		return ""
+	}
+	return strings.TrimSpace(e.File) + ": " + source
+}
+
 // LaterLines returns how many lines of the message may be output after the
 // exception instead.
 func (e *Exception) LaterLines() int {
