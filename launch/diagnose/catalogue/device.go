@@ -6,7 +6,7 @@ func deviceRows() []Row {
 		oneGPU = "call torch.cuda.set_device(LOCAL_RANK) before the first CUDA call, start no more workers than GPUs, and do not set CUDA_VISIBLE_DEVICES to one GPU for all; do not hide the error with NCCL_MULTI_RANK_GPU_ENABLE"
 		drain  = "take the node out of the job (drain it) and reset or replace the GPU"
 		nvml   = "`nvidia-smi` must work for all GPUs of the node: reboot after a driver upgrade, drain a node with a broken GPU"
-		memory = "use smaller batches or sequences, activation checkpointing or sharding; if it happens at the start, `nvidia-smi` shows other processes on the GPU"
+		memory = "use smaller batches or sequences, activation checkpointing or sharding; at the start it is another process (`nvidia-smi`), or a share that a program takes at once (gpu_memory_utilization of vLLM, XLA_PYTHON_CLIENT_MEM_FRACTION of JAX)"
 	)
 	return []Row{
 		{

@@ -7,7 +7,7 @@ func everydayRows() []Row {
 		library = "the node or image lacks the library, or has another version of it: ldd FILE shows which; load the same module or environment on every node"
 		console = "check that node's console, kernel log (dmesg -T) and storage; take the node out of the job"
 		ask     = "ask for what the allocation, or one node of the partition, has: sinfo -o '%n %c %m %G', scontrol show partition, sacctmgr show qos; inside a job SLURM_* variables of an outer one may ask for more: unset them"
-		memory  = "use smaller batches or sequences, activation checkpointing or sharding"
+		memory  = "use smaller batches or sequences, activation checkpointing or sharding; at the start it is another process (`nvidia-smi`), or a share that a program takes at once (gpu_memory_utilization of vLLM, XLA_PYTHON_CLIENT_MEM_FRACTION of JAX)"
 	)
 	return []Row{
 		{
@@ -72,7 +72,7 @@ func everydayRows() []Row {
 		},
 		{
 			Key: "w04", Checks: ids("X-FORK"), Kind: Primary, Pattern: `Cannot re-initialize CUDA in forked subprocess`,
-			Cause: "the program used CUDA and then forked", Fix: "use multiprocessing_context='spawn' for the dataloader, and no CUDA call before it", Seen: "torch", Source: "torch/cuda/__init__.py",
+			Cause: "the program used CUDA and then forked", Fix: "no CUDA call may come before the fork: multiprocessing_context='spawn' for the dataloader; in a notebook restart the kernel and call nothing of CUDA before the launcher; otherwise start the processes with spawn", Seen: "torch", Source: "torch/cuda/__init__.py",
 		},
 		{
 			Key: "w05", Checks: ids("X-DDP-UNUSED", "R03"), Kind: Primary, Pattern: `Expected to have finished reduction in the prior iteration`,

@@ -124,6 +124,10 @@ func workerRows() []Row {
 			Cause: "several nodes or tasks start the same ranks, so that others never come", Fix: "give each node its own rank (--node-rank, NODE_RANK), unset ranks that an image or a prolog sets for all, and start as many tasks per node as the program expects; gorun numbers nodes and ranks itself", Seen: "Lightning, others", Source: "pytorch-lightning#4389",
 		},
 		{
+			Key: "y87", Checks: ids("X-ARGS"), Kind: Clue, Pattern: `unrecognized arguments: .*--local[-_]rank=`,
+			Cause: "the program does not accept the argument that torch.distributed.launch adds", Fix: "start it with gorun or torchrun and read LOCAL_RANK from the environment, or let its parser accept both --local-rank and --local_rank", Seen: "torch", Source: "torch/distributed/launch.py",
+		},
+		{
 			Key: "x60", Checks: ids("X-ARGS"), Kind: Clue, Pattern: `^error: (?:unrecognized arguments|argument \S+: |the following arguments are required)|(?:^|\s)\S+: error: (?:the following arguments are required|unrecognized arguments|argument \S+: |one of the arguments |ambiguous option)`,
 			Cause: "the program does not accept its arguments", Fix: "correct the arguments after PROGRAM; the launcher's own flags come before it", Seen: "Python", Source: "argparse",
 		},
