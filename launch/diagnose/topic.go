@@ -47,3 +47,15 @@ func (m *topicMatcher) of(text string) *catalogue.Topic {
 	}
 	return nil
 }
+
+// topicID returns the id that the topic of the words of a topical row has, "" if there is
+// none.
+func (m *matcher) topicID(row *compiledRow, text string) string {
+	if !row.Topical {
+		return ""
+	}
+	if topic := m.topics.of(text); topic != nil && len(topic.Checks) > 0 {
+		return topic.Checks[0]
+	}
+	return ""
+}

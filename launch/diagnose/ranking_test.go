@@ -1,0 +1,72 @@
+package diagnose
+
+import "testing"
+
+// TestWhatCameFirst shows which error of several is the cause: what cannot be reached after
+// another process ended is an effect, a time limit is the cause of what follows it, and what
+// was tried again until the program gave up is the cause.
+func TestWhatCameFirst(t *testing.T) {
+	const (
+		panicked = "svc-1  | thread 'main' panicked at src/mod.rs:57:5: two ranks need the feature nccl\nsvc-1 exited with code 101\n"
+		unknown  = "webui-1  | ERROR Cannot connect to host svc:8000 ssl:default [Name or service not known]\n"
+		refused  = "distributed.comm - ERROR - Connection to tcp://10.148.3.118:8786 failed: ConnectionRefusedError: [Errno 111] Connection refused\n"
+		limit    = "slurmstepd: error: *** JOB 1018784 ON n25 CANCELLED AT 2019-07-18T15:35:23 DUE TO TIME LIMIT ***\ndistributed.worker - INFO - Connection to scheduler broken.  Reconnecting...\n"
+		full     = "Traceback (most recent call last):\n  File \"/w/job.py\", line 3, in open\nOSError: [Errno 28] No space left on device: '/tmp/node-1'\n"
+		gaveUp   = "WARNING Due to failure the job is tried again\nINFO 3 jobs are running\nINFO 2 jobs are running\nINFO step 1\nINFO step 2\nINFO step 3\nINFO step 4\nWARNING job 'blast' is completely failed\nmain.FailedJobsException: The store contains 7 failed jobs\n"
+		step     = "$ srun -n 2 ./cpi\n"
+		rejected = "srun: error: Unable to create job step: More processors requested than permitted\n"
+	)
+	for _, c := range []struct{ name, log, id string }{
+		{"a name after its container ended", panicked + unknown, "X-ERROR"},
+		{"a name before another container ended", unknown + panicked, "X-DNS"},
+		{"a server after the time limit", limit + refused, "X-TIMELIMIT"},
+		{"a server alone", refused, "X-CONNECT"},
+		{"tried again until the end", full + gaveUp, "X-DISK"},
+		{"a command typed again", step + rejected + step + "pi is 3.14\n", ""},
+		{"a command typed once", step + rejected + "pi is 3.14\n", "X-RESOURCES"},
+	} {
+		found := scan(t, "job.log", c.log)
+		if c.id == "" && len(found) > 0 || c.id != "" && (len(found) == 0 || found[0].ID != c.id || found[0].Severity != SeverityCause) {
+			t.Errorf("%s: want %q, got %+v", c.name, c.id, found)
+		}
+	}
+}
+
+// TestSeveralPrintedIt shows that an error which several processes print is seen by the one
+// whose end follows, and not blamed on it.
+func TestSeveralPrintedIt(t *testing.T) {
+	const (
+		raised = "Traceback (most recent call last):\n  File \"/w/t.py\", line 9, in <module>\n    main()\nValueError: cannot flatten integers\n"
+		end    = "E0517 08:39:06.880000 140 torch/distributed/elastic/multiprocessing/api.py:826] failed (exitcode: 1) local_rank: 0 (pid: 30125) of binary: /usr/bin/python\n"
+		hosts  = "srun: error: gn07: tasks 0-7: Exited with exit code 1\nsrun: error: gn08: tasks 8-15: Exited with exit code 1\n"
+	)
+	for _, c := range []struct {
+		name, log string
+		blames    bool
+	}{
+		{"one process", raised + end, true},
+		{"two processes", raised + raised + end, false},
+		{"two hosts", raised + hosts, false},
+		{"one host, the other was ended", raised + "srun: error: gn07: tasks 0-7: Exited with exit code 1\nsrun: error: gn08: tasks 8-15: Terminated\n", true},
+	} {
+		found := scan(t, "job.log", c.log)
+		if len(found) == 0 || found[0].ID != "X-PYEXC" || found[0].ofJob == c.blames {
+			t.Errorf("%s: want blamed %v, got %+v", c.name, c.blames, found)
+		}
+	}
+}
+
+// TestBareException shows that the line which a logger printed before an exception without
+// words is in its text.
+func TestBareException(t *testing.T) {
+	const raised = "Traceback (most recent call last):\n  File \"/w/nanny.py\", line 9, in start\n"
+	for message, want := range map[string]string{
+		"TimeoutError: Timeout":      "ERROR - cannot start the worker: TimeoutError: Timeout (w/nanny.py:9)",
+		"TimeoutError: 5 s are over": "TimeoutError: 5 s are over (w/nanny.py:9)",
+	} {
+		found := scan(t, "job.log", "ERROR - cannot start the worker\n"+raised+message+"\n")
+		if len(found) == 0 || found[0].Text != want {
+			t.Errorf("want %q, got %+v", want, found)
+		}
+	}
+}
