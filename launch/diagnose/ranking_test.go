@@ -12,7 +12,7 @@ func TestWhatCameFirst(t *testing.T) {
 		refused  = "distributed.comm - ERROR - Connection to tcp://10.148.3.118:8786 failed: ConnectionRefusedError: [Errno 111] Connection refused\n"
 		limit    = "slurmstepd: error: *** JOB 1018784 ON n25 CANCELLED AT 2019-07-18T15:35:23 DUE TO TIME LIMIT ***\ndistributed.worker - INFO - Connection to scheduler broken.  Reconnecting...\n"
 		full     = "Traceback (most recent call last):\n  File \"/w/job.py\", line 3, in open\nOSError: [Errno 28] No space left on device: '/tmp/node-1'\n"
-		gaveUp   = "WARNING Due to failure the job is tried again\nINFO 3 jobs are running\nINFO 2 jobs are running\nINFO step 1\nINFO step 2\nINFO step 3\nINFO step 4\nWARNING job 'blast' is completely failed\nmain.FailedJobsException: The store contains 7 failed jobs\n"
+		gaveUp   = "INFO retrying the job\nINFO 3 jobs are running\nINFO 2 jobs are running\nINFO step 1\nINFO step 2\nINFO step 3\nINFO step 4\nWARNING job 'blast' is completely failed\nmain.FailedJobsException: The store contains 7 failed jobs\n"
 		step     = "$ srun -n 2 ./cpi\n"
 		rejected = "srun: error: Unable to create job step: More processors requested than permitted\n"
 	)
