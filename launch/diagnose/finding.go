@@ -36,6 +36,8 @@ type Finding struct {
 	// ofJob means that the fault is one of the whole job, or of several processes, which Rank
 	// only reports.
 	ofJob bool
+	// otherHosts is how many other hosts printed lines of the same meaning.
+	otherHosts int
 	// isPod means that Host is a pod of Kubernetes.
 	isPod bool
 	// Local is that rank's local rank on Host; -1: unknown.
@@ -162,12 +164,26 @@ func (s *Scanner) place(f *Finding, h *hypothesis, shown *event) {
 	if len(ranks) > 1 && s.job.onSeveralHosts(ranks) {
 		f.Host = ""
 	}
+	if f.Rank < 0 && f.Host != "" {
+		f.otherHosts = h.hostsBeside(f.Host)
+	}
 	f.Node = s.job.nodes[f.Host]
 	f.isPod = f.Node != "" || slices.Contains(startRows(), h.row.Key)
 	if f.Peer == "" && f.ID != "X-PORT" { // that names the writer's own address
 		f.Peer = s.job.nameHost(peerIn(shown.text))
 	}
 	f.Ranks = ranks[:min(len(ranks), maxRanks)]
+}
+
+// hostsBeside returns how many hosts besides one the events of h are of.
+func (h *hypothesis) hostsBeside(host string) int {
+	others := map[string]bool{}
+	for _, e := range h.events {
+		if !sameHost(e.host, host) {
+			others[e.host] = true
+		}
+	}
+	return len(others)
 }
 
 // allRanks returns the ranks of all events of h, ascending. An event whose line names

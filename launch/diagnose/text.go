@@ -136,6 +136,9 @@ func (f *Finding) blamed() string {
 		name = "pod " + f.Host
 	case name == "":
 		name = "host " + f.Host
+		if f.otherHosts > 0 {
+			name += fmt.Sprintf(" and %d more", f.otherHosts)
+		}
 	default:
 		name += " on " + f.Host
 	}

@@ -35,7 +35,7 @@ func Topics() []Topic {
 		},
 		{
 			Checks:  ids("X-DNS"),
-			Pattern: `name or service not known|temporary failure in name resolution|(?:could not|cannot|can't|failed to|unable to) resolve\b|getaddrinfo|nodename nor servname|no such host|name resolution|unknown host`,
+			Pattern: `name or service not known|temporary failure in name resolution|(?:could not|cannot|can't|failed to|unable to) resolve:? (?:the |any )?(?:(?:host|address|name|domain|dns)|['"\x60\[<]|[\w-]+(?:\.[\w-]+)+|[\w-]+:\d)|getaddrinfo|nodename nor servname|no such host|name resolution|unknown host`,
 			Cause:   "a host's name could not be resolved", Fix: "getent hosts NAME on that node shows what it finds; correct the name, DNS or /etc/hosts there",
 		},
 		{
