@@ -29,6 +29,8 @@ func (m *matcher) meaningOf(e *python.Exception) (key string, kind catalogue.Kin
 	switch name := e.Class[strings.LastIndexByte(e.Class, '.')+1:]; {
 	case name == "ChildFailedError", name == "ProcessRaisedException", spawnedLine().MatchString(strings.TrimPrefix(e.Text(), "Exception: ")):
 		return "", catalogue.NoKind
+	case name == "RendezvousTimeoutError":
+		return catalogue.RowNoRendezvous, catalogue.AbsenceOfAll
 	case name == "KeyboardInterrupt":
 		return catalogue.RowInterrupted, catalogue.Vague
 	case name == "SystemExit", name == "SignalException":

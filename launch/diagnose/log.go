@@ -56,7 +56,7 @@ var (
 var sectionTitle = match.Lazy(`^(?:={2,}|-{2,}|#{2,})>? ?(?P<title>\S.{0,200}?)(?: ?<?(?:={2,}|-{2,}|#{2,}):?)?$`)
 
 // titleOfFile matches a title that names a file, or a host and a command.
-var titleOfFile = match.Lazy(`^(?:\S+ )?(?:\S*/)?\S+\.(?:log|out|err|txt|stderr|stdout)\b|^/\S+$|^(?P<host>[a-z][\w.-]*\d[\w.-]*): (?:dmesg|journalctl|nvidia-smi|kubectl|cat|tail|head|log\b|\S+\.service)|^(?:worker|head|node|host|master|server|rank) \((?P<host2>(?:\d{1,3}\.){3}\d{1,3}|[a-z][\w.-]*\d[\w.-]*)\) \S|^(?:Begin|End) global rank \d+ STD(?:ERR|OUT)$`)
+var titleOfFile = match.Lazy(`^(?:\S+ )?(?:\S*/)?\S+\.(?:log|out|err|txt|stderr|stdout)\b|^/\S+$|^(?P<host>[a-z][\w.-]*\d[\w.-]*): (?:dmesg|journalctl|nvidia-smi|kubectl|cat|tail|head|log\b|\S+\.service)|^(?:dmesg|journalctl|kernel log|syslog) (?:of|on|from) (?P<host3>[a-z][\w.-]*\d[\w.-]*)$|^(?:worker|head|node|host|master|server|rank) \((?P<host2>(?:\d{1,3}\.){3}\d{1,3}|[a-z][\w.-]*\d[\w.-]*)\) \S|^(?:Begin|End) global rank \d+ STD(?:ERR|OUT)$`)
 
 // titleOf returns the title of a line that begins the lines of another file, and the host
 // that it names. ok reports whether p is such a line.

@@ -204,7 +204,7 @@ func (s *Scanner) endTracebacks(isOver func(*tracebackReader) bool) {
 }
 
 // rankInPrefix matches torch's rank behind the prefix of a logger.
-var rankInPrefix = match.Lazy(`\[rank(\d{1,6})\]`)
+var rankInPrefix = match.Lazy(`\[rank ?(\d{1,6})\]`)
 
 // gatheredRank matches the rank whose traceback another rank prints, as torch's
 // checkpoints do.

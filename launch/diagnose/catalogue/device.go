@@ -66,7 +66,7 @@ func deviceRows() []Row {
 			Cause: "a GPU's hardware failed", Fix: drain, Seen: "CUDA 214, 220", Source: "section 6.4",
 		},
 		{
-			Key: RowNoGPUMemory, Checks: ids("X-CUDAOOM"), Kind: Catchable, Pattern: `CUDA out of memory|CUDA_ERROR_OUT_OF_MEMORY|cudaErrorMemoryAllocation|hipErrorOutOfMemory|torch\.(?:cuda\.)?OutOfMemoryError|CUDA error: out of memory|CUBLAS_STATUS_ALLOC_FAILED`,
+			Key: RowNoGPUMemory, Checks: ids("X-CUDAOOM"), Kind: Catchable, Pattern: `CUDA out of memory|out_of_memory: (?:RMM|CUDA)\b|Maximum pool size exceeded|CUDA_ERROR_OUT_OF_MEMORY|cudaErrorMemoryAllocation|hipErrorOutOfMemory|torch\.(?:cuda\.)?OutOfMemoryError|CUDA error: out of memory|CUBLAS_STATUS_ALLOC_FAILED`,
 			Cause: "the worker ran out of GPU memory", Fix: memory, Seen: "torch", Source: "CUDACachingAllocator.cpp",
 		},
 		{

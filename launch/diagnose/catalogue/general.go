@@ -22,12 +22,12 @@ func catchAllRows() []Row {
 			Cause: "the program or its launcher says that it failed, and not why", Fix: "read what the failed process printed before: its own log, on its node", Seen: "all", Source: "its words",
 		},
 		{
-			Key: "z20", Checks: ids("X-FILE"), Kind: SystemError, Pattern: `No such file or directory|Not a directory|(?:can't|cannot|could not|couldn't|unable to|failed to) open (?:\w+ ){0,2}(?:file|shared)|file not found|Is a directory$|NoSuchKey|FileNotFound`,
-			Cause: "the program did not find a file on this node", Fix: file, Seen: "all", Source: "errno(3)",
-		},
-		{
 			Key: "z21", Checks: ids("X-FILE"), Kind: SystemError, Pattern: `Permission denied|Operation not permitted|Access ?denied|Read-only file system`,
 			Cause: "the program may not use a file or a device on this node", Fix: file, Seen: "all", Source: "errno(3)",
+		},
+		{
+			Key: "z20", Checks: ids("X-FILE"), Kind: SystemError, Pattern: `No such file or directory|Not a directory|(?:can't|cannot|could not|couldn't|unable to|failed to) open (?:\w+ ){0,2}(?:file|shared)|file not found|Is a directory$|NoSuchKey|FileNotFound`,
+			Cause: "the program did not find a file on this node", Fix: file, Seen: "all", Source: "errno(3)",
 		},
 		{
 			Key: "z22", Checks: ids("X-START"), Kind: SystemError, Pattern: `\b(?:ba|da|k|z)?sh: line \d+: |Exec format error|cannot execute|command not found|sh: \d+: \S+: not found|unbound variable|syntax error (?:near|in conditional)|Argument list too long|bad interpreter`,

@@ -32,6 +32,7 @@ const (
 	RowUnreached         = "z23"  // what the system says of a server that cannot be reached
 	RowPeerException     = "x94"  // an exception that shows a lost peer
 	RowLauncherException = "x57"  // an exception of a launcher
+	RowNoRendezvous      = "y90"  // nodes that did not meet
 	RowNoStderr          = "x58"  // an exit code and nothing on stderr
 	RowLastLine          = "x59"  // an exit code after a last line on stderr
 	RowNoModule          = "x61"  // a traceback of a missing module

@@ -30,6 +30,18 @@ func launchRows() []Row {
 			Cause: "the NVIDIA container toolkit could not give the GPUs to the container", Fix: "nvidia-smi on that node must work, with one version of the driver's module and library (else reboot it); docker run --rm --gpus all IMAGE nvidia-smi tests the toolkit", Seen: "nvidia-container-toolkit", Source: "libnvidia-container",
 		},
 		{
+			Key: "y88", Checks: ids("G04", "N05"), Kind: Root, Pattern: `mlx5_core \S+ (?:device's health compromised|.*\birisc not responding)`,
+			Cause: "the firmware of a network adapter failed", Fix: "take the node out of the job and restart it; update the adapter's firmware (mlxfwmanager), and give dmesg to its vendor", Seen: "kernel", Source: "drivers/net/ethernet/mellanox/mlx5/core/health.c",
+		},
+		{
+			Key: "y89", Checks: ids("X-ACTOR-DIED", "X-NODE-LOST"), Kind: Catchable, Pattern: `(?:TID \d+, (?P<host>[\w.-]+), executor \d+\): )?ExecutorLostFailure .*Executor heartbeat timed out|Lost executor \d+ on (?P<host2>[^\s:]+): Executor heartbeat timed out|Removing executor \d+ with no recent heartbeats`,
+			Cause: "an executor of Spark sent no more heartbeats: it hung, paused, or its node was lost", Fix: "read that executor's stderr and dmesg on its host; long pauses are those of the garbage collection or of a GPU: more memory, or a longer spark.network.timeout", Seen: "Spark", Source: "HeartbeatReceiver",
+		},
+		{
+			Key: RowNoRendezvous, Checks: ids("R02", "X-TIMEOUT-MISSING-RANK", "I02"), Kind: AbsenceOfAll, Pattern: NoLine,
+			Cause: "not all nodes came to torchrun's rendezvous in time", Fix: "start all nodes within the join timeout, with the same --rdzv-id (without it each node makes one of its own), --rdzv-endpoint and --nnodes; each node must reach that endpoint", Seen: "torchrun", Source: "dynamic_rendezvous.py",
+		},
+		{
 			Key: "y86", Checks: ids("X-MPI", "V05"), Kind: Clue, Pattern: `\bOPAL ERROR: \w[\w ]* in file ext\w+_client\.c`,
 			Cause: "the program's MPI could not talk to the launcher that started it (PMIx)", Fix: "the MPI of the program or its container and that of mpirun or srun must be of one release, or use one PMIx: compare ompi_info --version inside and outside, and srun --mpi=list", Seen: "Open MPI", Source: "opal/mca/pmix",
 		},

@@ -85,7 +85,7 @@ func Topics() []Topic {
 		},
 		{
 			Checks:  ids("X-LIBRARY", "V05"),
-			Pattern: `cannot open shared object|undefined symbol|symbol lookup error|wrong ELF class|version .\S+' not found|does not match the version \S+ was compiled|UnsupportedClassVersionError|compiled by a more recent version|(?:was |were )?(?:compiled|built) (?:with|for|against) (?:a )?(?:different|another|newer|older|incompatible) (?:\w+ )?(?:version|release|torch|cuda|library|compiler|python|driver)`,
+			Pattern: `cannot open shared object|(?:unable|failed) to load (?:the )?(?:\w+ ){0,2}(?:library|librar|shared object)|undefined symbol|symbol lookup error|wrong ELF class|version .\S+' not found|does not match the version \S+ was compiled|UnsupportedClassVersionError|compiled by a more recent version|(?:was |were )?(?:compiled|built) (?:with|for|against) (?:a )?(?:different|another|newer|older|incompatible) (?:\w+ )?(?:version|release|torch|cuda|library|compiler|python|driver)`,
 			Cause:   "a library is missing, or of another version than the program was built for", Fix: "ldd FILE shows what is missing; load the same module or environment on every node, and build with the versions that run",
 		},
 		{
@@ -109,7 +109,7 @@ func Topics() []Topic {
 			Cause:   "two sizes do not fit: of the model, its input, or a checkpoint and the number of ranks that read it", Fix: "if a checkpoint was read, compare sizes, parallelism and ranks with the run that wrote it; otherwise correct the program or its input at that line",
 		},
 		{
-			Pattern: `\b(?:loss|grad\w*|gradients?|output|value)\b.{0,30}\b(?:is |are |was |became |went to |=)?(?:nan|inf|infinity|non-?finite|not finite)\b|\bnan\b.{0,30}\b(?:detected|found|encountered|loss|grad)|grad_scale is too small|loss scale\b.{0,40}\bminimum|diverged\b`,
+			Pattern: `\b(?:loss|grad\w*|gradients?|output|value)\b.{0,30}\b(?:is |are |was |became |went to |=)?(?:nan|inf|infinity|non-?finite|not finite)\b|\bnan\b.{0,30}\b(?:detected|found|encountered|loss|grad)|\breturned nan values\b|grad_scale is too small|loss scale\b.{0,40}\bminimum|diverged\b`,
 			Cause:   "the numbers of the training became infinite or NaN", Fix: "look at the data of that step and at the last losses; a lower learning rate, gradient clipping or bf16 in place of fp16 help; all ranks see the same",
 		},
 		{

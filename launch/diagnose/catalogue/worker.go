@@ -223,7 +223,7 @@ func lostRows() []Row {
 			Cause: "a collective of HCCL failed or did not end", Fix: "read the device's log (~/ascend/log), and the first error of the other ranks", Seen: "CANN", Source: "hccl",
 		},
 		{
-			Key: "x91", Checks: ids("X-NCCL"), Kind: Vague, Pattern: `NCCL error in: |NCCL_ERROR_\w+|unhandled system error|ncclSystemError\b|ncclInternalError\b|ncclInvalidUsage\b|ncclInvalidArgument\b`,
+			Key: "x91", Checks: ids("X-NCCL"), Kind: Vague, Pattern: `NCCL error in: |NCCL operation \w.{0,200} failed: (?:internal|unhandled|remote|invalid|system)|NCCL_ERROR_\w+|unhandled system error|ncclSystemError\b|ncclInternalError\b|ncclInvalidUsage\b|ncclInvalidArgument\b`,
 			Cause: "a call of NCCL failed", Fix: "run again with NCCL_DEBUG=INFO and NCCL_DEBUG_FILE=/tmp/nccl.%h.%p.log, then `gorun explain` these files", Seen: "torch", Source: "ProcessGroupNCCL.cpp",
 		},
 		{

@@ -50,7 +50,7 @@ func Wordings() [][]string {
 			catalogue.ConnectionClosed, `connection (?:was )?(?:lost|aborted|terminated|shut ?down)|transport endpoint`, `(?:connection|socket|stream|peer|remote|worker|rank|rpc)\b.{0,80}\b(?:end of file|unexpected eof)|\b(?:end of file|unexpected eof)\b.{0,80}(?:connection|socket|stream|peer|remote|worker|rank|rpc)`,
 			`(?:another|other|a peer|remote) (?:rank|task|worker|process|node|peer|replica)(?:s|es)? .{0,40}(?:fail|died|exit|crash|abort|lost|dead|disconnect|terminat)`,
 			`\bpeer .{0,30}(?:fail|died|gone|exit|lost|disconnect|unreachable)`,
-			`\b(?:shut(?:ting)? ?down|SIGTERM|cancell?ed|cancell?ing|interrupted|aborted by|aborting (?:all|other|remaining|the (?:job|run))|terminating (?:process|worker|all)|killing (?:process|worker|all|remaining))\b`,
+			`\b(?:job step aborted|shut(?:ting)? ?down|SIGTERM|cancell?ed|cancell?ing|interrupted|aborted by|aborting (?:all|other|remaining|the (?:job|run))|terminating (?:process|worker|all)|killing (?:process|worker|all|remaining))\b`,
 		},
 		Summary: {
 			`\bJobState\.FAILED\b`, `\bcompletely failed\b|\bof the failed (?:job|task|step)\b|\b(?:contains?|with) [1-9]\d* failed (?:jobs|tasks|steps)\b|\breturned an error: [1-9]\d{0,2}$`,
