@@ -153,11 +153,15 @@ func (s *Scanner) place(f *Finding, h *hypothesis, shown *event) {
 		f.ofJob = true
 	}
 	if f.Rank < 0 && len(ranks) == 1 {
-		f.Rank = ranks[0]
-		for _, e := range h.events {
-			if f.Host == "" && e.rank == f.Rank {
-				f.Host = e.host
-			}
+		only := ranks[0]
+		at := slices.IndexFunc(h.events, func(e *event) bool { return e.rank == only })
+		if at >= 0 && !sameHost(h.events[at].host, f.Host) { // another host printed the shown line
+			ranks = nil
+		} else {
+			f.Rank = only
+		}
+		if f.Host == "" && at >= 0 {
+			f.Host = h.events[at].host
 		}
 	}
 	if f.Host == "" && f.Rank < 0 {

@@ -42,6 +42,7 @@ type endings struct {
 	taskRanks  int            // how many tasks there are, if a host has several, so that their numbers are ranks; findHosts finds it
 	lastExit   *event         // the last line with an exit code that is not 0
 	failedTask lineRef        // the last line of a table that says that a task failed
+	failedID   string         // the task of that line
 	hint       *event         // words of a failure in the last lines of a log
 	stopping   *event         // the first line that says that a worker was told to stop
 	wentWell   map[int]bool   // logs with a line that says that the job ended well

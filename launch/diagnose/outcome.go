@@ -71,7 +71,7 @@ func isPartly(line []byte) bool {
 // table completed says nothing then.
 func (s *Scanner) readFailedState(l *line, _ *match.Fields) {
 	s.readFailure(l, nil)
-	s.job.failedTask = l.ref()
+	s.job.failedTask, s.job.failedID = l.ref(), firstWord(l.raw)
 	if host := s.hostInTable(l.raw); host != "" {
 		s.present().ranOn.add(host)
 	}
@@ -98,10 +98,18 @@ var endOfPart = match.Lazy(`^([\w.-]+) exited with code 0$`)
 // readJobSuccess reads a line that says that the job ended well, which counts if no worker
 // wrote it.
 func (s *Scanner) readJobSuccess(l *line, f *match.Fields) {
-	isOther := s.job.failedTask.number > 0 && l.ref().near(s.job.failedTask, detailLines) // task of the table
+	isOther := s.job.failedTask.number > 0 && l.ref().near(s.job.failedTask, detailLines) && firstWord(l.raw) != s.job.failedID // task of the table; the same one was requeued
 	if l.Rank < 0 && l.Local < 0 && l.Task < 0 && !isOther {
 		s.readSuccess(l, f)
 	}
+}
+
+// firstWord returns the first word of a line.
+func firstWord(line []byte) string {
+	for word := range bytes.FieldsSeq(line) {
+		return string(word)
+	}
+	return ""
 }
 
 // readExitZero reads the good end of a process. It makes the errors before it doubtful, and

@@ -13,6 +13,7 @@ func TestWhatCameFirst(t *testing.T) {
 		limit    = "slurmstepd: error: *** JOB 1018784 ON n25 CANCELLED AT 2019-07-18T15:35:23 DUE TO TIME LIMIT ***\ndistributed.worker - INFO - Connection to scheduler broken.  Reconnecting...\n"
 		full     = "Traceback (most recent call last):\n  File \"/w/job.py\", line 3, in open\nOSError: [Errno 28] No space left on device: '/tmp/node-1'\n"
 		gaveUp   = "INFO retrying the job\nINFO 3 jobs are running\nINFO 2 jobs are running\nINFO step 1\nINFO step 2\nINFO step 3\nINFO step 4\nWARNING job 'blast' is completely failed\nmain.FailedJobsException: The store contains 7 failed jobs\n"
+		table    = "88120         NODE_FAIL      1:0\n"
 		step     = "$ srun -n 2 ./cpi\n"
 		rejected = "srun: error: Unable to create job step: More processors requested than permitted\n"
 	)
@@ -22,6 +23,8 @@ func TestWhatCameFirst(t *testing.T) {
 		{"a server after the time limit", limit + refused, "X-TIMELIMIT"},
 		{"a server alone", refused, "X-CONNECT"},
 		{"tried again until the end", full + gaveUp, "X-DISK"},
+		{"a job that was requeued", full + table + "88120         COMPLETED      0:0\n", ""},
+		{"another job of the table", full + table + "88121         COMPLETED      0:0\n", "X-DISK"},
 		{"a command typed again", step + rejected + step + "pi is 3.14\n", ""},
 		{"a command typed once", step + rejected + "pi is 3.14\n", "X-RESOURCES"},
 	} {

@@ -52,10 +52,11 @@ func TestSeenBy(t *testing.T) {
 		}
 	}
 	for log, label := range map[string]string{
-		"gpu-3 kernel: nvme0n1: I/O error\nhostname: gpu-3\nFATAL: write failed: No space left on device\n":                                                                 "blame: host gpu-3",
-		"[mg-31:7232:0] ib_mlx5_dv.c:161  UCX  ERROR   devx_obj_create(QP) failed\n[mg-32:5188:0] ib_mlx5_dv.c:161  UCX  ERROR   devx_obj_create(QP) failed\n":              "blame: host mg-31 and 1 more",
-		"Job started on node gpu-3\nTraceback (most recent call last):\n  File \"/w/t.py\", line 3, in <module>\n    f()\nIndexError: list index out of range\n":            "seen by: host gpu-3",
-		"Name:         job-0\nNamespace:    train\nEvents:\n  Warning  FailedScheduling  40s  default-scheduler  0/2 nodes are available: 2 Insufficient nvidia.com/gpu.\n": "seen by: pod job-0",
+		"gpu-3 kernel: nvme0n1: I/O error\nhostname: gpu-3\nFATAL: write failed: No space left on device\n":                                                    "blame: host gpu-3",
+		"[mg-31:7232:0] ib_mlx5_dv.c:161  UCX  ERROR   devx_obj_create(QP) failed\n[mg-32:5188:0] ib_mlx5_dv.c:161  UCX  ERROR   devx_obj_create(QP) failed\n": "blame: host mg-31 and 1 more",
+		"w03:4940:4951 [0] NCCL INFO ncclCommInitRank comm 0x55d9 rank 1 nranks 2 cudaDev 0 nvmlDev 0 busId 61000 commId 0x9f03 - Init START\nw01:5771:5785 [0] ibvwrap.c:160 NCCL WARN Call to ibv_modify_qp failed with error Connection timed out\nw03:4940:4953 [0] ibvwrap.c:160 NCCL WARN Call to ibv_modify_qp failed with error Connection timed out\n": "blame: host w01 and 1 more",
+		"Job started on node gpu-3\nTraceback (most recent call last):\n  File \"/w/t.py\", line 3, in <module>\n    f()\nIndexError: list index out of range\n":                                                                                                                                                                                                "seen by: host gpu-3",
+		"Name:         job-0\nNamespace:    train\nEvents:\n  Warning  FailedScheduling  40s  default-scheduler  0/2 nodes are available: 2 Insufficient nvidia.com/gpu.\n":                                                                                                                                                                                     "seen by: pod job-0",
 	} {
 		var text strings.Builder
 		if err := WriteText(&text, scan(t, "job.log", log)); err != nil || !strings.Contains(text.String(), label) {

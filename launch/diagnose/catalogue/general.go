@@ -5,7 +5,7 @@ package catalogue
 func catchAllRows() []Row {
 	const (
 		read  = "do what that line says; the lines before it, of the same process, show what led to it"
-		file  = "look on that node: ls -ld PATH and the folders above it; mount or copy what is missing, or correct the path or its permissions"
+		file  = "look on that node: ls -ld PATH and the folders above it; mount or copy what is missing, or correct the path or its permissions; what the job itself writes must lie on storage that all nodes share, and stay until all have read it"
 		reach = "check that the server runs and listens there (ss -ltn on it), and that this node reaches it (nc -vz HOST PORT)"
 	)
 	return []Row{

@@ -27,7 +27,11 @@ func launchRows() []Row {
 		},
 		{
 			Key: "y40", Quote: "nvidia-container-cli: ", Checks: ids("X-START"), Kind: Primary, Pattern: `nvidia-container-cli: \w|error running (?:prestart |createRuntime )?hook|no runtime for "nvidia" is configured`,
-			Cause: "the NVIDIA container toolkit could not give the GPUs to the container", Fix: "nvidia-smi on that node must work, with one version of the driver's module and library (else reboot it); docker run --rm --gpus all IMAGE nvidia-smi tests the toolkit", Seen: "nvidia-container-toolkit", Source: "libnvidia-container",
+			Cause: "the NVIDIA container toolkit could not give the GPUs to the container", Fix: "nvidia-smi on that node must work, with one version of the driver's module and library (else reboot it), and the toolkit (nvidia-container-cli) be installed there; docker run --rm --gpus all IMAGE nvidia-smi tests the toolkit", Seen: "nvidia-container-toolkit", Source: "libnvidia-container",
+		},
+		{
+			Key: "y91", Checks: ids("X-NODE-LOST"), Kind: Primary, Pattern: `The raylet exited immediately because the Ray agent failed`,
+			Cause: "Ray's agent on a node ended, and its raylet with it", Fix: "dashboard_agent.log and raylet.err in the logs of Ray's session on that node say why: its memory, a missing package, or a port in use", Seen: "Ray", Source: "agent_manager.cc",
 		},
 		{
 			Key: "y88", Checks: ids("G04", "N05"), Kind: Root, Pattern: `mlx5_core \S+ (?:device's health compromised|.*\birisc not responding)`,

@@ -29,7 +29,7 @@ func verbsRows() []Row {
 		},
 		{
 			Key: "30", Checks: ids("N09", "N04"), Kind: Primary, Pattern: `ibv_modify_qp failed with (?:(?:error )?Connection timed out|(?:error )?110\b)`,
-			Cause: "adapters of different rails cannot reach each other, or RoCE's ARP is not answered", Fix: "set NCCL_CROSS_NIC=0 on a fabric of rails, and use the same order of adapters on all nodes", Seen: "all; with the number 2.22+", Source: "src/misc/ibvwrap.cc:376",
+			Cause: "adapters of different rails cannot reach each other, or RoCE's ARP is not answered", Fix: "set NCCL_CROSS_NIC=0 on a fabric of rails, and use the same order of adapters on all nodes; on RoCE show_gids, ip neigh and rping show whether the two addresses reach each other", Seen: "all; with the number 2.22+", Source: "src/misc/ibvwrap.cc:376",
 		},
 		{
 			Key: "y30", Checks: ids("N04", "I02"), Kind: Primary, Pattern: `ibv_modify_qp failed with .*(?:Network is unreachable|No route to host)`,
