@@ -255,7 +255,7 @@ func (s *Scanner) hangEvent() *event {
 		}
 	}
 	last := s.job.inits[open[len(open)-1]]
-	e := &event{row: s.matcher.byKey[catalogue.RowMissing], kind: catalogue.Absence, derived: true, log: last.log, number: last.number, origin: unknownOrigin()}
+	e := &event{row: s.matcher.byKey[catalogue.RowMissing], kind: catalogue.Absence, marks: marks{derived: true}, log: last.log, number: last.number, origin: unknownOrigin()}
 	e.text = rankList(ranks) + " began to initialise NCCL and did not end"
 	var missing []int
 	for r := range s.worldSize() {

@@ -43,13 +43,18 @@ type event struct {
 	text string
 
 	following
+	marks
+
+	excerpt *excerpt // nil: the event is not the first of its meaning
+}
+
+// marks are what other lines show of an event.
+type marks struct {
 	inTraceback bool // a traceback contains it
 	derived     bool // several lines show it together, or what is missing in them
 	handled     bool // the program or its launcher overcame it, as another line says
 	repeated    bool // its lines are of a flood
 	isShared    bool // other processes printed its line, too
-
-	excerpt *excerpt // nil: the event is not the first of its meaning
 }
 
 // following counts the lines after an event.
@@ -190,7 +195,7 @@ func (s *Scanner) groupOf(e *event, detail string) *group {
 func (s *Scanner) newEvent(row *compiledRow, l *line) *event {
 	return &event{
 		row: row, kind: row.Kind, log: l.stream.log, number: l.number, when: l.When, stream: l.stream,
-		text: match.PlainText(l.raw), repeated: s.flood.isRepeated(),
+		text: match.PlainText(l.raw), marks: marks{repeated: s.flood.isRepeated()},
 		origin: origin{rank: l.Rank, local: l.Local, task: l.Task, pid: l.PID, host: l.Host, home: s.present().home.known()},
 	}
 }

@@ -27,11 +27,15 @@ type job struct {
 	nccl    ncclLines
 	watchdogs
 	endings
-	facts    map[catalogue.Fact]bool
-	failed   bool // a launcher reports a failure
-	overcome outcomes
-	// restarted are the lines after which the workers started once more.
-	restarted outcomes
+	facts  map[catalogue.Fact]bool
+	failed bool // a launcher reports a failure
+	attempts
+}
+
+// attempts holds how often the job was tried.
+type attempts struct {
+	overcome  outcomes
+	restarted outcomes           // the lines after which the workers started once more
 	commands  map[commandOf]bool // that a user typed
 }
 
@@ -81,7 +85,7 @@ func newJob() job {
 	return job{
 		facts: map[catalogue.Fact]bool{}, writers: writers{map[int]struct{}{}, map[int]struct{}{}, map[string]struct{}{}, announcements{ranks: map[int]*announcement{}}},
 		pids: map[process]membership{}, nodes: map[string]string{}, inits: map[initKey]lineRef{},
-		nccl: ncclLines{versions: map[string]string{}, addresses: map[string]string{}}, watchdogs: watchdogs{timeouts: map[int]collectiveTimeout{}, stopped: map[int]struct{}{}}, overcome: outcomes{}, restarted: outcomes{}, commands: map[commandOf]bool{}, endings: endings{exited: map[int]*event{}, taskHosts: map[int]string{}, wentWell: map[int]bool{}},
+		nccl: ncclLines{versions: map[string]string{}, addresses: map[string]string{}}, watchdogs: watchdogs{timeouts: map[int]collectiveTimeout{}, stopped: map[int]struct{}{}}, attempts: attempts{outcomes{}, outcomes{}, map[commandOf]bool{}}, endings: endings{exited: map[int]*event{}, taskHosts: map[int]string{}, wentWell: map[int]bool{}},
 	}
 }
 

@@ -25,10 +25,13 @@ type tracebackReader struct {
 	isNamed  bool // the line names a rank that is not its writer
 	spawned  int  // the process that torch.multiprocessing says raised the next exception; -1: unknown
 	repeated bool // all its lines are of a flood
-	// isHandled means that the line before says that the program tries again.
-	isHandled bool
-	// lead is the event of the line before; nil: none.
-	lead *event
+	lineBefore
+}
+
+// lineBefore is what the line before a traceback says.
+type lineBefore struct {
+	isHandled bool   // the program tries again
+	lead      *event // its event; nil: none
 }
 
 // past is what the next exception of a stream needs of the one before it.
@@ -84,7 +87,7 @@ func (s *Scanner) openTraceback(l *line) *tracebackReader {
 	if !begins || len(s.tracebacks) >= maxTracked || at > 0 && isQuoted(l.raw, at) {
 		return nil
 	}
-	t := &tracebackReader{firstLine: l.number, spawned: -1, rank: -1, repeated: true, isHandled: s.goesOnBefore(l)}
+	t := &tracebackReader{firstLine: l.number, spawned: -1, rank: -1, repeated: true, lineBefore: lineBefore{isHandled: s.goesOnBefore(l)}}
 	if last := s.lastEvent; last != nil && last.stream == l.stream && last.number == l.number-1 {
 		t.lead = last
 	}
