@@ -232,12 +232,12 @@ var blindScores = map[string]struct{ right, harmful, alarms int }{
 
 	"blind10": {right: 44, harmful: 3, alarms: 0}, // its misses were not mended
 
-	"blind11": {right: 46, harmful: 2, alarms: 0},
+	"blind11": {right: 46, harmful: 1, alarms: 0},
 	"blind12": {right: 42, harmful: 2, alarms: 0},
 	"blind13": {right: 42, harmful: 4, alarms: 0},
 	"blind14": {right: 43, harmful: 3, alarms: 1},
 	"blind15": {right: 44, harmful: 4, alarms: 0},
-	"blind16": {right: 44, harmful: 3, alarms: 0},
+	"blind16": {right: 45, harmful: 2, alarms: 0},
 	"blind17": {right: 48, harmful: 0, alarms: 0},
 	"blind18": {right: 42, harmful: 1, alarms: 0},
 	"blind19": {right: 51, harmful: 0, alarms: 0},
@@ -248,6 +248,7 @@ var blindScores = map[string]struct{ right, harmful, alarms int }{
 	"blind24": {right: 31, harmful: 5, alarms: 0},
 	"blind25": {right: 34, harmful: 3, alarms: 0},
 	"blind26": {right: 36, harmful: 2, alarms: 0},
+	"blind27": {right: 35, harmful: 3, alarms: 0},
 }
 
 // TestBlindSets scores the blind sets. The scores keep what was reached.

@@ -51,7 +51,7 @@ func (m *matcher) meaningOf(e *python.Exception) (key string, kind catalogue.Kin
 		return catalogue.RowOwnerDied, catalogue.Vague
 	case rayLoss().MatchString(e.Class):
 		return catalogue.RowActorDied, catalogue.Vague
-	case name == "BrokenPipeError", name == "ConnectionResetError", name == "ConnectionAbortedError": // the other side had ended
+	case name == "EOFError" && e.SaysNothing(), name == "BrokenPipeError", name == "ConnectionResetError", name == "ConnectionAbortedError": // the other side had ended
 		return catalogue.RowException, catalogue.Symptom
 	case strings.Contains(e.Source, "from_parent"): // the process that started it had ended
 		return catalogue.RowStopException, catalogue.Consequence

@@ -149,7 +149,7 @@ func (s *Scanner) place(f *Finding, h *hypothesis, shown *event) {
 	if (h.row.Kind == catalogue.Absence || h.row.Kind == catalogue.AbsenceOfAll) && len(shown.named) == 0 { // its writer waits, and is not at fault
 		ranks, f.Rank, f.Local = nil, -1, -1
 	}
-	if h.row.Kind == catalogue.Absence && len(ranks) > 1 && len(ranks) >= s.worldSize() { // each waits in another operation
+	if world := s.worldSize(); world > 1 && len(ranks) >= world { // no rank differs from the others
 		f.ofJob = true
 	}
 	if f.Rank < 0 && len(ranks) == 1 {

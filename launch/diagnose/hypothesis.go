@@ -183,7 +183,9 @@ func (s *Scanner) lastResort(all hypothesisSet) []*event {
 	if exit != nil && (!s.job.failed || s.wasOvercome(exit) || exit.log != len(s.logs)-1 || s.number-exit.number >= maxLastWords) {
 		exit = nil
 	}
-	isReason := func(h *hypothesis) bool { return h.row.Key != catalogue.RowSummary }
+	isReason := func(h *hypothesis) bool {
+		return h.row.Key != catalogue.RowSummary && !(h.row.Key == catalogue.RowException && h.events[0].kind == catalogue.Symptom) // of a pipe whose other end had ended
+	}
 	if exit != nil && exit.row.Key != catalogue.RowNoReason && !slices.ContainsFunc(all.list(), isReason) { // the code is a signal
 		return copies(exit)
 	}

@@ -40,10 +40,11 @@ func endPatterns() []string {
 		`gorun(?:\[\S+\])?: (?:job failed: )?rank (?P<rank>\d+) on (?P<host>\S+)(?: \(\S+\))?, pid (?P<pid>\d+) (?:exited with code (?P<code>\d+)|was killed by (?P<signal>SIG\w+))`,
 		`srun: error: (?P<host>\S+): tasks? (?P<tasks>[-,\d]+): (?:(?P<signal>Killed|Aborted)|Exited with exit code (?P<code>\d+)|)`,
 		`failed \(exitcode: (?P<code>-?\d+)\) local_rank: (?P<local>\d+) \(pid: (?P<pid>\d+)\)(?: of binary: (?P<binary>\S+))?`,
-		// DeepSpeed, Composer, Paddle, text-generation-inference
+		// DeepSpeed and torch's old launcher, which name the command that they started last and not
+		// the one that failed; Composer, Paddle, text-generation-inference
 		`Child process (?P<pid>\d+) \(local_rank (?P<local>\d+)\) FAILED \(exitcode (?P<code>-?\d+)\)`,
-		`(?:--local[_-]rank=(?P<local>\d+).*)?exits with return code = (?P<code>-?\d+)`,
-		`CalledProcessError: Command .*--local[_-]rank=(?P<local>\d+)\b.*(?:returned non-zero exit status (?P<code>\d+)|died with <Signals\.(?P<signal>SIG\w+))`,
+		`exits with return code = (?P<code>-?\d+)`,
+		`CalledProcessError: Command .*--local[_-]rank=\d+\b.*(?:returned non-zero exit status (?P<code>\d+)|died with <Signals\.(?P<signal>SIG\w+))`,
 		`[Rr]ank (?P<rank>\d+) (?:crashed with exit|\(PID \d+\) exited with) code (?P<code>-?\d+)`,
 		`Container rank (?P<rank>\d+) status failed .*\bcode (?P<code>-?\d+)|(?P<failed>the trainer process with rank=)\[(?P<rank2>\d+)`,
 		`Shard process was signaled to shutdown with signal (?P<signal>\d+) rank=(?P<rank>\d+)`,

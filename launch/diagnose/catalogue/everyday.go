@@ -119,7 +119,7 @@ func everydayRows() []Row {
 			Cause: "Ray has fewer free GPUs than the program asks for", Fix: "ray status shows what is free; start Ray on all nodes, and stop jobs that hold GPUs", Seen: "vLLM in Ray", Source: "ray_utils.py",
 		},
 		{
-			Key: "w12", Checks: ids("X-TIMELIMIT"), Kind: Stop, Pattern: `DeadlineExceeded|was active (?:on the node )?longer than (?:the )?specified deadline`,
+			Key: "w12", Checks: ids("X-TIMELIMIT"), Kind: Stop, Pattern: `(?:^|[^=] |[^ ="])DeadlineExceeded(?:$|[^ ]| [^d])|was active (?:on the node )?longer than (?:the )?specified deadline`,
 			Cause: "the job's deadline was reached (Kubernetes)", Fix: "if the last lines are much older than the deadline, the job hung: look there; otherwise use a longer activeDeadlineSeconds", Seen: "Kubernetes", Source: "job controller",
 		},
 		{

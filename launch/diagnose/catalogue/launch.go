@@ -34,6 +34,10 @@ func launchRows() []Row {
 			Cause: "Ray's agent on a node ended, and its raylet with it", Fix: "dashboard_agent.log and raylet.err in the logs of Ray's session on that node say why: its memory, a missing package, or a port in use", Seen: "Ray", Source: "agent_manager.cc",
 		},
 		{
+			Key: "y92", Checks: ids("X-MPI", "V05", "X-LIBRARY"), Kind: Primary, Pattern: `pmi/pmix: can ?not load PMIx library|Couldn't load specified plugin name for mpi/`,
+			Cause: "srun cannot load the plugin of MPI that --mpi or MpiDefault names", Fix: "srun --mpi=list shows what works; on every node install the PMIx that Slurm was built with, or use --mpi=pmi2 with an MPI that was built for it", Seen: "Slurm", Source: "src/plugins/mpi/pmix",
+		},
+		{
 			Key: "y88", Checks: ids("G04", "N05"), Kind: Root, Pattern: `mlx5_core \S+ (?:device's health compromised|.*\birisc not responding)`,
 			Cause: "the firmware of a network adapter failed", Fix: "take the node out of the job and restart it; update the adapter's firmware (mlxfwmanager), and give dmesg to its vendor", Seen: "kernel", Source: "drivers/net/ethernet/mellanox/mlx5/core/health.c",
 		},
@@ -116,6 +120,10 @@ func launchRows() []Row {
 		{
 			Key: "y60", Checks: ids("X-START"), Kind: Primary, Pattern: `Error from \S*@(?P<host>[\w.-]+): Failed to execute `,
 			Cause: "the program could not be started on a node (HTCondor)", Fix: start, Seen: "HTCondor", Source: "condor_starter",
+		},
+		{
+			Key: "y93", Checks: ids("V05", "X-LIBRARY"), Kind: Primary, Pattern: `\b(?:PRTE|ORTE|PMIx) detected a mismatch in versions`,
+			Cause: "mpirun and its daemon on another node are of different releases", Fix: "the node's default path has another Open MPI: ssh NODE mpirun --version shows it; load the same environment there, or mpirun --prefix DIR", Seen: "Open MPI", Source: "help-oob-base.txt",
 		},
 		{
 			Key: "y62", Checks: ids("X-LIBRARY", "V05"), Kind: CatchableClue, Pattern: `\bmismatch in versions\b|\bversions? mismatch(?:ed)?\b|\bincompatible versions? of |\bversions? (?:differ|do not match)\b`,
