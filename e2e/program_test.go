@@ -1,7 +1,6 @@
 package e2e_test
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -80,14 +79,19 @@ func TestProgramNotExecutableByKernel(t *testing.T) {
 // program's arguments; descriptor 3 is /dev/fuse.
 const playSilent = "silent"
 
-// enterSilent returns only when it fails.
+// enterSilent mounts the file system and becomes the program. It returns only when it fails.
 func enterSilent(args []string) int {
 	const fuse = 3
 	unix.CloseOnExec(fuse) // the test keeps it open
 	// The namespace belongs to this thread, and exec makes it the process's only thread.
 	runtime.LockOSThread()
-	err := errors.Join(unix.Unshare(unix.CLONE_NEWNS), mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""),
-		mount("none", args[0], "fuse", 0, fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0", fuse)))
+	err := unix.Unshare(unix.CLONE_NEWNS)
+	if err == nil {
+		err = mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, "")
+	}
+	if err == nil {
+		err = mount("none", args[0], "fuse", 0, fmt.Sprintf("fd=%d,rootmode=40000,user_id=0,group_id=0", fuse))
+	}
 	if err == nil {
 		err = os.NewSyscallError("exec "+args[1], syscall.Exec(args[1], args[1:], os.Environ()))
 	}

@@ -8,9 +8,9 @@ import (
 	"runtime"
 )
 
-// main keeps the process's first thread to itself. The kernel hands a signal to that
-// thread, and while a file system that does not answer held it, no other thread would
-// see the signal.
+// main keeps the process's first thread, on which the runtime starts it, to itself. The
+// kernel hands a signal to that thread, and while a file system that does not answer held
+// it, no other thread would see the signal.
 func main() {
 	runtime.LockOSThread()
 	os.Exit(run(os.Args[1:]))

@@ -105,6 +105,7 @@ func isDistributed(e *python.Exception) bool {
 // it, 0 if none did. An event within the traceback explains the exception better
 // than the exception's class.
 func (s *Scanner) recordException(t *tracebackReader, e python.Exception, end int64) {
+	defer func() { t.lineBefore = lineBefore{} }() // of this exception only
 	events := t.events
 	t.events = nil
 	if t.quotes {
@@ -149,8 +150,8 @@ func placeOf(e *python.Exception) string {
 	return " (" + match.PlainText([]byte(path.Join(path.Base(dir), file))) + ")"
 }
 
-// explainBy adds what e says to the event of a line of its message, which says more than the
-// exception does.
+// explainBy adds what e says to the event of a line of its message or of the line before it,
+// which says more than the exception does.
 func (s *Scanner) explainBy(best *event, t *tracebackReader, e *python.Exception) {
 	if best.rank < 0 {
 		best.rank = t.rank
@@ -158,11 +159,13 @@ func (s *Scanner) explainBy(best *event, t *tracebackReader, e *python.Exception
 	s.fillTask(best)
 	s.nameByMessage(best, e)
 	best.inTraceback, best.later = true, e.LaterLines()
-	if last := e.LastError(); last != "" && !strings.Contains(best.text, last) {
-		best.text += ": " + match.PlainText([]byte(last))
-	}
-	if at := placeOf(e); !strings.HasSuffix(best.text, at) {
-		best.text += at
+	if len(best.text) < match.MaxText {
+		if last := e.LastError(); last != "" && !strings.Contains(best.text, last) {
+			best.text += ": " + match.PlainText([]byte(last))
+		}
+		if at := placeOf(e); !strings.HasSuffix(best.text, at) {
+			best.text += at
+		}
 	}
 	t.previous = best
 }

@@ -147,7 +147,7 @@ func (s *Scanner) refine(f *Finding, row *compiledRow, e *event) {
 func (s *Scanner) place(f *Finding, h *hypothesis, shown *event) {
 	ranks := h.allRanks()
 	if (h.row.Kind == catalogue.Absence || h.row.Kind == catalogue.AbsenceOfAll) && len(shown.named) == 0 { // its writer waits, and is not at fault
-		ranks, f.Rank, f.Local = nil, -1, -1
+		ranks, f.Rank, f.Local, f.ofJob = nil, -1, -1, true
 	}
 	if world := s.worldSize(); world > 1 && len(ranks) >= world { // no rank differs from the others
 		f.ofJob = true
@@ -175,7 +175,7 @@ func (s *Scanner) place(f *Finding, h *hypothesis, shown *event) {
 		f.otherHosts = h.hostsBeside(f.Host)
 	}
 	f.Node = s.job.nodes[f.Host]
-	f.isPod = f.Node != "" || slices.Contains(startRows(), h.row.Key)
+	f.isPod = f.Node != "" || h.row.Key == catalogue.RowScheduling
 	if f.Peer == "" && f.ID != "X-PORT" { // that names the writer's own address
 		f.Peer = s.job.nameHost(peerIn(shown.text))
 	}

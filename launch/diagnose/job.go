@@ -32,11 +32,11 @@ type job struct {
 	attempts
 }
 
-// attempts holds how often the job was tried.
+// attempts holds the lines from which on the job was tried again.
 type attempts struct {
 	overcome  outcomes
-	restarted outcomes           // the lines after which the workers started once more
-	commands  map[commandOf]bool // that a user typed
+	restarted outcomes         // the lines after which the workers started once more
+	commands  map[command]bool // that a user typed
 }
 
 // endings holds how workers ended.
@@ -44,15 +44,17 @@ type endings struct {
 	ends       []workerEnd
 	taskHosts  map[int]string // by task of Slurm
 	taskRanks  int            // how many tasks there are, if a host has several, so that their numbers are ranks; findHosts finds it
-	lastExit   *event         // the last line with an exit code that is not 0
+	firstExit  *event         // the first line with an exit code that is not 0, of this attempt
+	lastExit   *event         // the last one of all
 	failedTask lineRef        // the last line of a table that says that a task failed
-	failedID   string         // the task of that line
+	lsfReport  lineRef        // the line with the host in the report of LSF
+	failedJobs soleName       // the jobs of Slurm that tables say have failed
 	hint       *event         // words of a failure in the last lines of a log
 	stopping   *event         // the first line that says that a worker was told to stop
 	wentWell   map[int]bool   // logs with a line that says that the job ended well
 	exited     map[int]*event // ranks that ended normally
 	ending     *event         // the worker that a launcher named last, of which it tells the end in the next lines
-	reread     int64          // lines of the log that lastWords read
+	reread     int64          // lines of the log that linesBefore yielded
 }
 
 // watchdogs holds what torch's watchdogs say.
@@ -85,7 +87,7 @@ func newJob() job {
 	return job{
 		facts: map[catalogue.Fact]bool{}, writers: writers{map[int]struct{}{}, map[int]struct{}{}, map[string]struct{}{}, announcements{ranks: map[int]*announcement{}}},
 		pids: map[process]membership{}, nodes: map[string]string{}, inits: map[initKey]lineRef{},
-		nccl: ncclLines{versions: map[string]string{}, addresses: map[string]string{}}, watchdogs: watchdogs{timeouts: map[int]collectiveTimeout{}, stopped: map[int]struct{}{}}, attempts: attempts{outcomes{}, outcomes{}, map[commandOf]bool{}}, endings: endings{exited: map[int]*event{}, taskHosts: map[int]string{}, wentWell: map[int]bool{}},
+		nccl: ncclLines{versions: map[string]string{}, addresses: map[string]string{}}, watchdogs: watchdogs{timeouts: map[int]collectiveTimeout{}, stopped: map[int]struct{}{}}, attempts: attempts{outcomes{}, outcomes{}, map[command]bool{}}, endings: endings{exited: map[int]*event{}, taskHosts: map[int]string{}, wentWell: map[int]bool{}},
 	}
 }
 
@@ -144,7 +146,7 @@ func jobLines() []jobLine {
 		{pattern: successLine, read: (*Scanner).readSuccess, mayRepeat: true},
 		{pattern: jobSuccessLine, read: (*Scanner).readJobSuccess, mayRepeat: true},
 		{pattern: failedState, read: (*Scanner).readFailedState},
-		{pattern: failedTaskLine, read: (*Scanner).readFailedState},
+		{pattern: failedTaskLine, read: (*Scanner).readFailedTask},
 		{pattern: exitZeroLine, read: (*Scanner).readExitZero, mayRepeat: true},
 	}
 	for _, pattern := range endPatterns() {
@@ -163,7 +165,7 @@ func jobLines() []jobLine {
 		{pattern: commandLine, read: (*Scanner).readCommand},
 		{pattern: resumeLine, read: (*Scanner).readResume},
 		{pattern: homeLine, read: (*Scanner).readHome},
-		{pattern: lsfHostLine, read: (*Scanner).readRanOn},
+		{pattern: lsfHostLine, read: func(s *Scanner, l *line, _ *match.Fields) { s.job.lsfReport = l.ref() }},
 		{pattern: nodeLine, read: (*Scanner).readNode},
 		{pattern: describedPod, read: (*Scanner).readDescribedPod},
 		{pattern: `\*\*\* Check failure stack trace`, read: (*Scanner).readCheckFailure},

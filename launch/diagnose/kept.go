@@ -8,7 +8,7 @@ import (
 )
 
 // maxReread is how many lines linesBefore yields in all, besides two for each line of
-// the log. Only a flood of ends needs more.
+// the log. Only a flood of ends, or of rows of a table, needs more.
 const maxReread = 1 << 17
 
 // keep keeps the end of what was read, however small the blocks are.

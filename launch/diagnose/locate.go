@@ -68,19 +68,25 @@ func (s *Scanner) endOf(e *event) *event {
 // reports: the one whose end follows at once, or else the only one that ended by itself.
 func (s *Scanner) nameWriters(events []*event) {
 	only := s.onlyEnd()
+	printed := map[string]int{} // how many events without an origin have such words
+	for _, e := range events {
+		if !e.hasOrigin() {
+			printed[e.words()]++
+		}
+	}
 	for _, e := range events {
 		if e.hasOrigin() || e.kind == catalogue.Root || e.kind == catalogue.Stop || e.derived {
 			continue
 		}
-		end := s.endAfter(e)
-		if end != nil && slices.ContainsFunc(events, e.isTwinOf) && s.endsBeside(end) {
+		end, hasTwin := s.endAfter(e), printed[e.words()] > 1 // another worker may have printed it, too
+		if end != nil && hasTwin && s.endsBeside(end) {
 			continue // each of the hosts printed it
 		}
 		if end == nil || slices.ContainsFunc(events, end.isOf) {
 			end = only
 		}
 		if end != nil && sameHost(e.host, end.host) && (e.host == "" || end.host != "" || s.job.nodes[e.host] == "") && (comparable(e, end) || len(s.logs) == 1) {
-			e.isShared = slices.ContainsFunc(events, e.isTwinOf) || s.endsBeside(end)
+			e.isShared = hasTwin || s.endsBeside(end)
 			e.fillOrigin(end)
 		}
 	}
@@ -134,19 +140,15 @@ func (s *Scanner) endAfter(e *event) *event {
 	return next
 }
 
-// isTwinOf reports whether another worker may have printed the line of e as well, as o. Of an
-// exception the place may differ.
-func (e *event) isTwinOf(o *event) bool {
-	words := func(text string) string {
-		if strings.HasSuffix(text, ")") {
-			return text[:max(0, strings.LastIndex(text, " ("))]
-		}
-		return text
+// words returns the text of e, of an exception without its place.
+func (e *event) words() string {
+	if at := strings.LastIndex(e.text, " ("); at >= 0 && e.row.Key == catalogue.RowException && strings.HasSuffix(e.text, ")") {
+		return e.text[:at]
 	}
-	return o != e && !o.hasOrigin() && (o.text == e.text || o.inTraceback == e.inTraceback && o.row.Key == catalogue.RowException && words(o.text) == words(e.text))
+	return e.text
 }
 
-// endsBeside reports whether a worker of another host ended right beside end and with the
+// endsBeside reports whether a worker of another host ended right after end and with the
 // same exit code.
 func (s *Scanner) endsBeside(end *event) bool {
 	at := slices.IndexFunc(s.job.ends, func(o workerEnd) bool { return o.event == end })

@@ -17,28 +17,28 @@ type Log struct {
 	// Local is the local rank that wrote it; -1 as for Rank.
 	Local int
 	Host  string
-	home  soleHost // on which the log says that its program runs
-	ranOn soleHost // on which a scheduler says that the job ran, or its tasks have failed
+	home  soleName // on which the log says that its program runs
+	ranOn soleName // on which a scheduler says that the job ran, or its tasks have failed
 
 	// isTail means that it is the end of one worker's output. Such logs come in the
 	// order of the failures. Times and numbers of their lines mean nothing.
 	isTail bool
 }
 
-// soleHost is the host on which several lines agree.
-type soleHost struct {
+// soleName is the name of a host or a job on which several lines agree.
+type soleName struct {
 	name    string
 	several bool
 }
 
-// add adds the host that a line names.
-func (h *soleHost) add(name string) {
+// add adds the name in a line.
+func (h *soleName) add(name string) {
 	h.several = h.several || h.name != "" && !sameHost(h.name, name)
 	h.name = name
 }
 
-// known returns the host, "" if no line names one or they name several.
-func (h *soleHost) known() string {
+// known returns the name, "" if no line has one or they have several.
+func (h *soleName) known() string {
 	if h.several {
 		return ""
 	}
@@ -125,12 +125,6 @@ const homeLine = `(?i)^\W*(?:(?:exec(?:ution)?[ _-]?host|hostname|node ?(?:name|
 
 // noHost matches names of devices and of parts of models, which look like those of hosts.
 var noHost = match.Lazy(`(?i)^(?:cuda|gpus?|tpu|mps|cpu|xpu|npu|conv|fc|layer|op|epoch|step|rtx|mi|[ahvblt])[\d:]`)
-
-// lsfHostLine matches the host in the report that LSF prints below the output of a job.
-const lsfHostLine = `^Job was executed on host\(s\) <(?:\d+\*)?(?P<host>[\w.-]+)>, in queue`
-
-// readRanOn reads the host on which a scheduler says that the job ran.
-func (s *Scanner) readRanOn(_ *line, f *match.Fields) { s.present().ranOn.add(f.Text("host")) }
 
 // readHome reads the host of the present log or section.
 func (s *Scanner) readHome(_ *line, f *match.Fields) {

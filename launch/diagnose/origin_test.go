@@ -65,6 +65,9 @@ func TestHostOfTable(t *testing.T) {
 		{"two hosts", head + "18822            FAILED      2:0             c02 \n18823            FAILED      2:0             c07 \n", ""},
 		{"several hosts in a row", head + "18822            FAILED      2:0         c[02-04] \n", ""},
 		{"another column", "JobID           NodeList      State ExitCode \n------------ ---------- -------- --------------- \n18822               c02     FAILED      2:0 \n", "c02"},
+		{"aligned to the left", "JobID        NodeList             State ExitCode \n------------ -------------------- ------- -------- \n88120        gpu-a100-17          FAILED      1:0 \n", "gpu-a100-17"},
+		{"LSF", "TERM_MEMLIMIT: x\nJob was executed on host(s) <8*cx3-b07>, in queue <long>, as user <s> in cluster <cx3> at Thu\nStarted\n", "cx3-b07"},
+		{"LSF on two hosts", "TERM_MEMLIMIT: x\nJob was executed on host(s) <8*cx3-b07>, in queue <long>, as user <s> in cluster <cx3> at Thu\n                            <8*cx3-b08>\nStarted\n", ""},
 		{"no column", "JobID             State ExitCode \n------------ ---------- -------- \n18822            FAILED      2:0 \n", ""},
 	}
 	for _, tt := range tests {

@@ -71,10 +71,17 @@ func isPartly(line []byte) bool {
 // table completed says nothing then.
 func (s *Scanner) readFailedState(l *line, _ *match.Fields) {
 	s.readFailure(l, nil)
-	s.job.failedTask, s.job.failedID = l.ref(), firstWord(l.raw)
+	s.job.failedTask = l.ref()
+	s.job.failedJobs.add(slurmJob(l.raw))
 	if host := s.hostInTable(l.raw); host != "" {
-		s.present().ranOn.add(host)
+		s.logs[l.stream.log].ranOn.add(host)
 	}
+}
+
+// readFailedTask reads the end of a task of Airflow that did not end well.
+func (s *Scanner) readFailedTask(l *line, _ *match.Fields) {
+	s.readFailure(l, nil)
+	s.job.failedTask = l.ref()
 }
 
 // weighEnd takes the job for failed if one of its last lines says so. A line that the job
@@ -98,18 +105,18 @@ var endOfPart = match.Lazy(`^([\w.-]+) exited with code 0$`)
 // readJobSuccess reads a line that says that the job ended well, which counts if no worker
 // wrote it.
 func (s *Scanner) readJobSuccess(l *line, f *match.Fields) {
-	isOther := s.job.failedTask.number > 0 && l.ref().near(s.job.failedTask, detailLines) && firstWord(l.raw) != s.job.failedID // task of the table; the same one was requeued
+	isBeside := s.job.failedTask.number > 0 && l.ref().near(s.job.failedTask, detailLines)
+	failed := s.job.failedJobs.known()
+	isOther := isBeside && (failed == "" || slurmJob(l.raw) != failed) // task of the table; the same one was requeued
 	if l.Rank < 0 && l.Local < 0 && l.Task < 0 && !isOther {
 		s.readSuccess(l, f)
 	}
 }
 
-// firstWord returns the first word of a line.
-func firstWord(line []byte) string {
-	for word := range bytes.FieldsSeq(line) {
-		return string(word)
-	}
-	return ""
+// slurmJob returns the job of a row of a table of Slurm: its first word, without the step.
+func slurmJob(row []byte) string {
+	row = bytes.TrimLeft(row, " ")
+	return string(row[:max(0, bytes.IndexAny(row, " .|"))])
 }
 
 // readExitZero reads the good end of a process. It makes the errors before it doubtful, and
@@ -132,8 +139,8 @@ func (s *Scanner) overcomeIn(stream streamKey) {
 	}
 }
 
-// failureLine matches lines after which a job has failed, whatever follows: of Python's
-// unittest, mpirun, and the runtime of Go.
+// failureLine matches lines which say that the job has failed: of Python's unittest,
+// mpirun, and the runtime of Go.
 const failureLine = `(?i)FAILED \((?:failures|errors)=|\b(?:OR|PR)TE was unable to reliably start one or more daemons|^runtime stack:$|^fatal error: all goroutines are asleep`
 
 // readFailure reads a line that says of those before it that the job failed.
@@ -168,27 +175,27 @@ func (s *Scanner) readRestart(l *line, _ *match.Fields) {
 }
 
 // commandLine matches a command that starts a job, behind the prompt of a shell.
-const commandLine = `^(?:[\w.-]+@[\w.-]+[^$]{0,60}|\[[\w.-]+@[^\]]{1,60}\]|)\$ (?:srun|mpirun|mpiexec|prterun|torchrun|accelerate|deepspeed|horovodrun|gorun|python|docker run|apptainer|singularity) .*`
+const commandLine = `^(?:[\w.-]+@[\w.-]+[^$]{0,60}|\[[\w.-]+@[^\]]{1,60}\]|)\$ (?:srun|mpirun|mpiexec|prterun|torchrun|accelerate|deepspeed|horovodrun|gorun|python[\d.]*|docker run|apptainer|singularity) .*`
 
-// maxCommands bounds the commands of a log.
+// maxCommands bounds the commands that are kept.
 const maxCommands = 64
 
-// readCommand reads a command that the user typed. Where it is the same as one before, the
-// user tried again.
+// readCommand reads a command that the user typed. Where it is the same as one before, at
+// the same prompt, the user tried again.
 func (s *Scanner) readCommand(l *line, _ *match.Fields) {
-	_, text, _ := bytes.Cut(l.raw, []byte("$ "))
-	command := commandOf{l.stream.log, string(text)}
-	if s.job.commands[command] {
-		s.readRestart(l, nil)
+	typed := command{l.stream, string(l.raw)}
+	if s.job.commands[typed] {
+		s.overcome(l)
+		s.job.restarted[l.stream.log] = l.number
 	} else if len(s.job.commands) < maxCommands {
-		s.job.commands[command] = true
+		s.job.commands[typed] = true
 	}
 }
 
-// commandOf is a command in a log.
-type commandOf struct {
-	log  int
-	text string
+// command is a line with a command that the user typed.
+type command struct {
+	stream streamKey
+	text   string
 }
 
 // readResume marks the ends from outside before the line as overcome.
@@ -209,7 +216,7 @@ func (s *Scanner) overcome(l *line) {
 	s.endTracebacks(func(t *tracebackReader) bool { return t.firstLine <= l.number })
 	s.job.overcome[l.stream.log] = l.number
 	s.job.failed = false
-	s.job.ends = nil
+	s.job.ends, s.job.firstExit = nil, nil
 	s.job.firstTimeout = nil
 	clear(s.job.timeouts)
 	clear(s.job.stopped)

@@ -30,12 +30,18 @@ func (s *Scanner) preferTopic(all []*hypothesis) {
 	}
 	for i, h := range all {
 		if h.row.Kind.Has(catalogue.General) && h.tier < catalogue.TierSurvived && h.first.stream == top.first.stream && h.first.rank == top.first.rank && isBeside(h) && hasTopic(h) {
-			h.tier = top.tier
-			copy(all[1:], all[:i])
-			all[0] = h
+			moveToFront(all, i)
 			return
 		}
 	}
+}
+
+// moveToFront makes the i-th hypothesis the first one, of its tier.
+func moveToFront(all []*hypothesis, i int) {
+	h := all[i]
+	h.tier = all[0].tier
+	copy(all[1:], all[:i])
+	all[0] = h
 }
 
 // preferOvercome moves the first error that a program overcame, or seemed to, before the first
@@ -47,9 +53,7 @@ func preferOvercome(all []*hypothesis) {
 		case h.tier < catalogue.TierSurvived && h.row.Key != catalogue.RowSummary, h.tier > catalogue.TierSurvived:
 			return
 		case h.tier == catalogue.TierSurvived && h.row.Kind.Tier() <= catalogue.TierClue && before(h.first, top.first):
-			h.tier = top.tier
-			copy(all[1:], all[:i])
-			all[0] = h
+			moveToFront(all, i)
 			return
 		}
 	}
@@ -72,7 +76,7 @@ func (s *Scanner) markConsequences(list []*hypothesis) {
 		if h.tier < catalogue.TierVague && slices.ContainsFunc(list, explains) || lost != nil && (h.tier == catalogue.TierVague || h.row.Kind == catalogue.Symptom && !before(h.first, lost)) {
 			h.tier = catalogue.TierConsequence
 		}
-		if exit := s.job.lastExit; exit != nil && s.seeksPeer(h) && before(exit, h.first) && exit.stream != h.first.stream {
+		if exit := s.job.firstExit; exit != nil && s.seeksPeer(h) && comparable(exit, h.first) && before(exit, h.first) && exit.stream != h.first.stream {
 			h.tier = catalogue.TierConsequence // its peer is what ended
 		}
 	}

@@ -1,6 +1,12 @@
 package diagnose
 
-import "testing"
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/gorun/gorun/launch/diagnose/match"
+)
 
 // TestWhatCameFirst shows which error of several is the cause: what cannot be reached after
 // another process ended is an effect, a time limit is the cause of what follows it, and what
@@ -25,12 +31,38 @@ func TestWhatCameFirst(t *testing.T) {
 		{"tried again until the end", full + gaveUp, "X-DISK"},
 		{"a job that was requeued", full + table + "88120         COMPLETED      0:0\n", ""},
 		{"another job of the table", full + table + "88121         COMPLETED      0:0\n", "X-DISK"},
+		{"another failed job beside it", full + "88119         FAILED      1:0\n" + table + "88120         COMPLETED      0:0\n", "X-DISK"},
+		{"another task of Airflow", full + "INFO - Marking task as FAILED. task_id=a\nINFO - Marking task as SUCCESS. task_id=b\n", "X-DISK"},
+		{"a command typed on another host", "root@gpu-1:~$ torchrun train.py\nFATAL: cannot read the index\nroot@gpu-2:~$ torchrun train.py\nstep 1 loss 3\n", "X-ERROR"},
+		{"a name after the first of two containers ended", panicked + unknown + "webui-1 exited with code 1\n", "X-ERROR"},
+		{"a server after a restart", "svc-1  | exited with exit code 3\ngorun: restart 1 of 3: \nwebui-1  | ERROR " + refused, "X-CONNECT"},
+		{"the second exception after a retry", "INFO upload failed, retrying\n" + raisedAs("TimeoutError: 5 s") + raisedAs("ValueError: bad shape"), "X-PYEXC"},
 		{"a command typed again", step + rejected + step + "pi is 3.14\n", ""},
 		{"a command typed once", step + rejected + "pi is 3.14\n", "X-RESOURCES"},
 	} {
 		found := scan(t, "job.log", c.log)
 		if c.id == "" && len(found) > 0 || c.id != "" && (len(found) == 0 || found[0].ID != c.id || found[0].Severity != SeverityCause) {
 			t.Errorf("%s: want %q, got %+v", c.name, c.id, found)
+		}
+	}
+}
+
+// raisedAs returns a traceback of an exception.
+func raisedAs(exception string) string {
+	return "Traceback (most recent call last):\n  File \"/w/t.py\", line 3, in <module>\n    f()\n" + exception + "\n"
+}
+
+// TestLeadIsBounded shows that many bare exceptions do not make the text of the line before
+// the first one long.
+func TestLeadIsBounded(t *testing.T) {
+	var log strings.Builder
+	log.WriteString("RuntimeError: CUDA error: an illegal memory access was encountered\n")
+	for i := range 2000 {
+		fmt.Fprintf(&log, "Traceback (most recent call last):\n  File \"/w/%d%s.py\", line 3, in up\nTimeoutError\n", i, strings.Repeat("x", 200))
+	}
+	for _, f := range scan(t, "job.log", log.String()) {
+		if len(f.Text) > 2*match.MaxText {
+			t.Errorf("a text of %d bytes", len(f.Text))
 		}
 	}
 }
@@ -64,8 +96,9 @@ func TestSeveralPrintedIt(t *testing.T) {
 func TestBareException(t *testing.T) {
 	const raised = "Traceback (most recent call last):\n  File \"/w/nanny.py\", line 9, in start\n"
 	for message, want := range map[string]string{
-		"TimeoutError: Timeout":      "ERROR - cannot start the worker: TimeoutError: Timeout (w/nanny.py:9)",
-		"TimeoutError: 5 s are over": "TimeoutError: 5 s are over (w/nanny.py:9)",
+		"ValueError: 5 s\n" + raised + "queue.Empty": "ValueError: 5 s (w/nanny.py:9)",
+		"TimeoutError: Timeout":                      "ERROR - cannot start the worker: TimeoutError: Timeout (w/nanny.py:9)",
+		"TimeoutError: 5 s are over":                 "TimeoutError: 5 s are over (w/nanny.py:9)",
 	} {
 		found := scan(t, "job.log", "ERROR - cannot start the worker\n"+raised+message+"\n")
 		if len(found) == 0 || found[0].Text != want {

@@ -235,6 +235,7 @@ func (s *Scanner) endLog() {
 	s.endTracebacks(func(*tracebackReader) bool { return true })
 	s.followed, s.excerpts = nil, nil
 	s.weighEnd()
+	s.readReport()
 	s.readHint()
 }
 

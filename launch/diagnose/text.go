@@ -12,11 +12,14 @@ import (
 // generalID is the id of errors in words that no row knows.
 const generalID = "X-ERROR"
 
+// perhaps is what the text says first of doubtful findings.
+const perhaps = "Perhaps the job did not fail: no line that gorun knows says that it did.\n"
+
 // writeRoot writes the finding as the root cause.
 func (f *Finding) writeRoot(b *strings.Builder) {
 	title := "Root cause"
 	if f.Doubtful {
-		b.WriteString("Perhaps the job did not fail: no line that gorun knows says that it did.\n")
+		b.WriteString(perhaps)
 		title = "If it failed"
 	}
 	fmt.Fprintf(b, "%s: %s [%s]\n", title, f.Meaning, f.ID)
@@ -53,7 +56,7 @@ func WriteText(w io.Writer, findings []Finding) error {
 		causes[0].writeRoot(&b)
 	default:
 		if findings[0].Doubtful {
-			b.WriteString("Perhaps the job did not fail: no line that gorun knows says that it did.\nIf it failed: the cause is not in these logs; they show only consequences.\n")
+			b.WriteString(perhaps + "If it failed: the cause is not in these logs; they show only consequences.\n")
 		} else {
 			b.WriteString("Root cause: not in these logs; they show only consequences.\n")
 		}

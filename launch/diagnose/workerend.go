@@ -272,8 +272,12 @@ func (s *Scanner) recordExit(l *line, code int) {
 	if last := s.job.lastExit; key == "" && last != nil && last.row.Key != catalogue.RowNoReason && last.log == l.stream.log && l.number-last.number < detailLines {
 		return
 	}
-	s.job.lastExit = s.newEvent(s.matcher.byKey[cmp.Or(key, catalogue.RowNoReason)], l)
-	s.job.lastExit.nameOrigin(s.matcher.wordings, l.raw)
+	e := s.newEvent(s.matcher.byKey[cmp.Or(key, catalogue.RowNoReason)], l)
+	e.nameOrigin(s.matcher.wordings, l.raw)
+	s.job.lastExit = e
+	if s.job.firstExit == nil {
+		s.job.firstExit = e
+	}
 }
 
 // interpreterOf returns the program of the worker of e, as a launcher names it: that of

@@ -63,7 +63,7 @@ type Case struct {
 	reported string // the key of the hang that was reported
 	gathered bool   // in this suspicion
 	doubted  bool   // in this silence
-	ends     bool   // the reported hang was over at the last step
+	ends     bool   // the reported hang was over when the nodes last answered
 	vague    int    // steps since the report of a hang of which nobody knows who waits
 }
 
@@ -72,6 +72,10 @@ func NewCase(timeout time.Duration) *Case { return &Case{timeout: timeout} }
 
 // Reported reports whether a hang was reported that has not ended.
 func (c *Case) Reported() bool { return c.state == reported }
+
+// Ends reports whether a reported hang seems to be over, which the next assessment, after
+// the time that the last decision gave, must confirm.
+func (c *Case) Ends() bool { return c.ends }
 
 // transition takes the case to another state. It refuses what its table does not allow.
 func (c *Case) transition(to caseState) error {

@@ -110,7 +110,10 @@ func (q *Inquiry) Run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case round := <-q.wanted:
-			if round != q.round {
+			switch {
+			case round == q.round && q.job.Ends(): // again comes in time
+				continue
+			case round != q.round:
 				q.round, q.job, q.found, q.silence, q.stopped = round, hang.NewCase(q.opts.Timeout), gathered{}, silence{}, false
 			}
 		case <-again.C:

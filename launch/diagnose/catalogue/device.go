@@ -6,7 +6,6 @@ func deviceRows() []Row {
 		oneGPU = "call torch.cuda.set_device(LOCAL_RANK) before the first CUDA call, start no more workers than GPUs, and do not set CUDA_VISIBLE_DEVICES to one GPU for all; do not hide the error with NCCL_MULTI_RANK_GPU_ENABLE"
 		drain  = "take the node out of the job (drain it) and reset or replace the GPU"
 		nvml   = "`nvidia-smi` must work for all GPUs of the node: reboot after a driver upgrade, drain a node with a broken GPU"
-		memory = "use smaller batches or sequences, activation checkpointing or sharding; at the start it is another process (`nvidia-smi`), or a share that a program takes at once (gpu_memory_utilization of vLLM, XLA_PYTHON_CLIENT_MEM_FRACTION of JAX)"
 	)
 	return []Row{
 		{
@@ -39,7 +38,7 @@ func deviceRows() []Row {
 		},
 		{
 			Key: "52", Checks: ids("S01", "X-CUDAOOM"), Kind: Primary, Pattern: `Cuda failure.*out of memory`,
-			Cause: "the GPU had no memory left for NCCL: an old process or the program itself uses all of it", Fix: "`nvidia-smi` shows the processes that use it; " + memory, Seen: "all", Source: "src/include/checks.h",
+			Cause: "the GPU had no memory left for NCCL: an old process or the program itself uses all of it", Fix: "`nvidia-smi` shows the processes that use it; " + gpuMemory, Seen: "all", Source: "src/include/checks.h",
 		},
 		{
 			Key: "53", Checks: ids("V01", "V03"), Kind: Primary, Pattern: `Cuda failure.*(?:invalid device function|no kernel image)`,
@@ -67,7 +66,7 @@ func deviceRows() []Row {
 		},
 		{
 			Key: RowNoGPUMemory, Checks: ids("X-CUDAOOM"), Kind: Catchable, Pattern: `CUDA out of memory|out_of_memory: (?:RMM|CUDA)\b|Maximum pool size exceeded|CUDA_ERROR_OUT_OF_MEMORY|cudaErrorMemoryAllocation|hipErrorOutOfMemory|torch\.(?:cuda\.)?OutOfMemoryError|CUDA error: out of memory|CUBLAS_STATUS_ALLOC_FAILED`,
-			Cause: "the worker ran out of GPU memory", Fix: memory, Seen: "torch", Source: "CUDACachingAllocator.cpp",
+			Cause: "the worker ran out of GPU memory", Fix: gpuMemory, Seen: "torch", Source: "CUDACachingAllocator.cpp",
 		},
 		{
 			Key: "x05", Checks: ids("X-CUDAERR"), Kind: Primary, Pattern: `CUDA_ERROR_(?:ILLEGAL_ADDRESS|ASSERT|MISALIGNED_ADDRESS|LAUNCH_FAILED)|cudaError(?:IllegalAddress|Assert|LaunchFailure)|hipErrorIllegalAddress|CUDA error: (?:an illegal memory access|device-side assert|misaligned address|an illegal instruction|invalid program counter)|Cuda failure.*(?:illegal memory access|device-side assert|misaligned address)|device-side assert triggered|\.(?:cu|hip):\d+: .{0,400}: block: \[[\d,]+\], thread: \[[\d,]+\] Assertion`,

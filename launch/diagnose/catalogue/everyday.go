@@ -7,7 +7,6 @@ func everydayRows() []Row {
 		library = "the node or image lacks the library, or has another version of it: ldd FILE shows which; load the same module or environment on every node"
 		console = "check that node's console, kernel log (dmesg -T) and storage; take the node out of the job"
 		ask     = "ask for what the allocation, or one node of the partition, has: sinfo -o '%n %c %m %G', scontrol show partition, sacctmgr show qos; inside a job SLURM_* variables of an outer one may ask for more: unset them"
-		memory  = "use smaller batches or sequences, activation checkpointing or sharding; at the start it is another process (`nvidia-smi`), or a share that a program takes at once (gpu_memory_utilization of vLLM, XLA_PYTHON_CLIENT_MEM_FRACTION of JAX)"
 	)
 	return []Row{
 		{
@@ -64,7 +63,7 @@ func everydayRows() []Row {
 		},
 		{
 			Key: "w03", Checks: ids("X-CUDAOOM"), Kind: Catchable, Pattern: `(?:RESOURCE_EXHAUSTED|Resource exhausted): .*(?:[Oo]ut of memory|[Aa]llocat|Attempting to reserve)|OOM when allocating tensor|HIP out of memory`,
-			Cause: "the worker ran out of GPU memory", Fix: memory, Seen: "JAX, TensorFlow, ROCm", Source: "bfc_allocator.cc",
+			Cause: "the worker ran out of GPU memory", Fix: gpuMemory, Seen: "JAX, TensorFlow, ROCm", Source: "bfc_allocator.cc",
 		},
 		{
 			Key: "y70", Checks: ids("X-MODULE"), Kind: Catchable, Pattern: `Can't locate \S+ in @INC|cannot load such file -- |Cannot find module '|there is no package called|\bPackage \S+ not found in current path|java\.lang\.(?:ClassNotFoundException|NoClassDefFoundError): |Could not find or load main class|Could not load file or assembly`,

@@ -5,7 +5,6 @@ package catalogue
 func catchAllRows() []Row {
 	const (
 		read  = "do what that line says; the lines before it, of the same process, show what led to it"
-		file  = "look on that node: ls -ld PATH and the folders above it; mount or copy what is missing, or correct the path or its permissions; what the job itself writes must lie on storage that all nodes share, and stay until all have read it"
 		reach = "check that the server runs and listens there (ss -ltn on it), and that this node reaches it (nc -vz HOST PORT)"
 	)
 	return []Row{
@@ -23,11 +22,11 @@ func catchAllRows() []Row {
 		},
 		{
 			Key: "z21", Checks: ids("X-FILE"), Kind: SystemError, Pattern: `Permission denied|Operation not permitted|Access ?denied|Read-only file system`,
-			Cause: "the program may not use a file or a device on this node", Fix: file, Seen: "all", Source: "errno(3)",
+			Cause: "the program may not use a file or a device on this node", Fix: missingFile, Seen: "all", Source: "errno(3)",
 		},
 		{
 			Key: "z20", Checks: ids("X-FILE"), Kind: SystemError, Pattern: `No such file or directory|Not a directory|(?:can't|cannot|could not|couldn't|unable to|failed to) open (?:\w+ ){0,2}(?:file|shared)|file not found|Is a directory$|NoSuchKey|FileNotFound`,
-			Cause: "the program did not find a file on this node", Fix: file, Seen: "all", Source: "errno(3)",
+			Cause: "the program did not find a file on this node", Fix: missingFile, Seen: "all", Source: "errno(3)",
 		},
 		{
 			Key: "z22", Checks: ids("X-START"), Kind: SystemError, Pattern: `\b(?:ba|da|k|z)?sh: line \d+: |Exec format error|cannot execute|command not found|sh: \d+: \S+: not found|unbound variable|syntax error (?:near|in conditional)|Argument list too long|bad interpreter`,

@@ -56,7 +56,7 @@ func Topics() []Topic {
 		{
 			Checks:  ids("X-CUDAOOM"),
 			Pattern: `\b(?:cuda|hip|gpu|hbm|vram|device)\b.{0,60}\bout of memory|out of memory.{0,60}\b(?:gpu|cuda|device|hbm|vram)\b|\b(?:gpu|device|cuda|hbm)\b.{0,20}\bmemory is (?:full|exhausted)|no available memory for the cache blocks|RESOURCE_EXHAUSTED: .*(?:alloc|memory)`,
-			Cause:   "the worker ran out of GPU memory", Fix: "use smaller batches or sequences, activation checkpointing or sharding; at the start it is another process (`nvidia-smi`), or a share that a program takes at once (gpu_memory_utilization of vLLM, XLA_PYTHON_CLIENT_MEM_FRACTION of JAX)",
+			Cause:   "the worker ran out of GPU memory", Fix: gpuMemory,
 		},
 		{
 			Checks:  ids("X-HOSTOOM", "L07"),

@@ -137,7 +137,7 @@ func workerRows() []Row {
 		},
 		{
 			Key: RowNoFile, Checks: ids("X-FILE"), Kind: Catchable, Pattern: NoLine,
-			Cause: "the program did not find a file on this node, or may not use it", Fix: "look on that node: ls -ld PATH and the folders above it; mount or copy what is missing, or correct the path or its permissions; what the job itself writes must lie on storage that all nodes share, and stay until all have read it", Seen: "Python", Source: "traceback",
+			Cause: "the program did not find a file on this node, or may not use it", Fix: missingFile, Seen: "Python", Source: "traceback",
 		},
 		{
 			Key: RowPeerExited, Checks: ids("X-PEER-EXITED"), Kind: Clue, Pattern: NoLine,

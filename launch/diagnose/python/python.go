@@ -226,10 +226,10 @@ func (e *Exception) Place() string {
 }
 
 // Raised returns the innermost frame and its source, "" where the source is unknown or only
-// raises e.
+// raises e, and where the frame is the program's own.
 func (e *Exception) Raised() string {
 	source := strings.TrimSpace(e.Source)
-	if source == "" || strings.HasPrefix(source, "raise ") || e.File == e.Script {
+	if source == "" || source == "raise" || strings.HasPrefix(source, "raise ") || e.File == e.Script {
 		return ""
 	}
 	return strings.TrimSpace(e.File) + ": " + source
