@@ -112,6 +112,7 @@ func (a *agent) logStart(former *round, planned time.Duration) {
 	e.State, e.Took = report.EventRanked, &planned
 	l.Write(e)
 	for _, w := range r.workers.Workers() {
+		w.Cause = nil // it may have failed since
 		l.Write(report.Event{State: report.EventStart, Group: r.group(), Restarts: e.Restarts, Worker: r.eventWorker(w)})
 	}
 }

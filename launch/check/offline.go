@@ -144,7 +144,9 @@ func (a *savedFleet) add(n preflight.Facts, name string) error {
 		keys = append(keys, "id "+n.Node.ID)
 	}
 	if h := n.Host; h.BootID != "" && h.NS.Net != "" && n.Node.Addr != "" { // the same node, saved twice
-		keys = append(keys, fmt.Sprintf("at %q %q %q", h.BootID, h.NS.Net, n.Node.Addr))
+		// The kernel numbers the namespaces of two containers alike if one starts after the
+		// other has ended.
+		keys = append(keys, fmt.Sprintf("at %q %q %q %q", h.BootID, h.NS.Net, n.Node.Addr, n.Node.Host))
 	}
 	for _, key := range keys {
 		first, ok := a.source[key]

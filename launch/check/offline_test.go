@@ -50,6 +50,8 @@ func TestOfflineRefusesANodeGivenTwice(t *testing.T) {
 	later := a
 	later.Host.NS.Net, later.Node.Addr = "net:[7]", "192.168.0.77" // a container
 	later.Node.ID = "a container"
+	next := later // another container, which got the numbers of the one that had ended
+	next.Node.ID, next.Node.Host = "the next container", "next"
 	one, two := saveFacts(t, "n1.json", a), saveFacts(t, "n2.json", b)
 	for _, c := range []struct {
 		name  string
@@ -57,6 +59,7 @@ func TestOfflineRefusesANodeGivenTwice(t *testing.T) {
 		want  string // part of the error
 	}{
 		{"each once", []string{one, two, saveFacts(t, "n3.json", later)}, ""},
+		{"one after the other", []string{one, saveFacts(t, "n3.json", later), saveFacts(t, "n4.json", next)}, ""},
 		{"one file twice", []string{one, two, two}, two + " is given twice: both are facts of node1"},
 		{"a copy", []string{one, two, saveFacts(t, "copy.json", b)}, "copy.json are both facts of node1"},
 		{"saved twice", []string{one, two, saveFacts(t, "again.json", again)}, "again.json are both facts of node1"},
