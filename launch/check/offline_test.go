@@ -50,7 +50,7 @@ func TestOfflineRefusesANodeGivenTwice(t *testing.T) {
 	later := a
 	later.Host.NS.Net, later.Node.Addr = "net:[7]", "192.168.0.77" // a container
 	later.Node.ID = "a container"
-	next := later // another container, which got the numbers of the one that had ended
+	next := later // a container that started when the other had ended, and has its numbers
 	next.Node.ID, next.Node.Host = "the next container", "next"
 	one, two := saveFacts(t, "n1.json", a), saveFacts(t, "n2.json", b)
 	for _, c := range []struct {

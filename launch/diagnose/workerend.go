@@ -40,8 +40,8 @@ func endPatterns() []string {
 		`gorun(?:\[\S+\])?: (?:job failed: )?rank (?P<rank>\d+) on (?P<host>\S+)(?: \(\S+\))?, pid (?P<pid>\d+) (?:exited with code (?P<code>\d+)|was killed by (?P<signal>SIG\w+))`,
 		`srun: error: (?P<host>\S+): tasks? (?P<tasks>[-,\d]+): (?:(?P<signal>Killed|Aborted)|Exited with exit code (?P<code>\d+)|)`,
 		`failed \(exitcode: (?P<code>-?\d+)\) local_rank: (?P<local>\d+) \(pid: (?P<pid>\d+)\)(?: of binary: (?P<binary>\S+))?`,
-		// DeepSpeed and torch's old launcher, which name the command that they started last and not
-		// the one that failed; Composer, Paddle, text-generation-inference
+		// Composer, DeepSpeed, torch before 1.9, Paddle, text-generation-inference. DeepSpeed and
+		// torch print the command of the worker that they started last, whichever failed.
 		`Child process (?P<pid>\d+) \(local_rank (?P<local>\d+)\) FAILED \(exitcode (?P<code>-?\d+)\)`,
 		`exits with return code = (?P<code>-?\d+)`,
 		`CalledProcessError: Command .*--local[_-]rank=\d+\b.*(?:returned non-zero exit status (?P<code>\d+)|died with <Signals\.(?P<signal>SIG\w+))`,

@@ -105,21 +105,24 @@ func (q *Inquiry) Investigate(round int) {
 func (q *Inquiry) Run(ctx context.Context) {
 	again := time.NewTimer(time.Hour)
 	again.Stop()
+	isDue := false // again will fire
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case round := <-q.wanted:
 			switch {
-			case round == q.round && q.job.Ends(): // again comes in time
+			case round == q.round && isDue && q.job.Ends(): // which only time confirms
 				continue
 			case round != q.round:
 				q.round, q.job, q.found, q.silence, q.stopped = round, hang.NewCase(q.opts.Timeout), gathered{}, silence{}, false
 			}
 		case <-again.C:
+			isDue = false
 		}
 		if wait := q.inquire(ctx); wait > 0 {
 			again.Reset(wait)
+			isDue = true
 		}
 	}
 }
