@@ -13,9 +13,9 @@ import (
 )
 
 // Finder finds many words in a text in one pass, in any case of ASCII letters. It looks
-// at four bytes of the text at every stride-th place. A word has four bytes at stride
-// places, so one look falls into each occurrence, and a bit says whether any word has
-// these four bytes.
+// at four bytes of the text at every stride-th place. A word is known by the four bytes at
+// stride of its places, so one look falls into each occurrence, and a bit says whether any
+// word is known by these four bytes.
 type Finder struct {
 	stride int
 	seen   [1 << 12]uint64 // bits by hash
@@ -43,9 +43,18 @@ func NewFinder(entries [][]string) *Finder {
 			}
 		}
 	}
+	common := map[uint32]int{} // how many places of words have these bytes
+	for _, words := range entries {
+		for _, w := range words {
+			for at := range len(w) - Gram + 1 {
+				common[foldGram([]byte(w[at:]))]++
+			}
+		}
+	}
 	for e, words := range entries {
 		for _, w := range words {
-			for at := range min(f.stride, len(w)-Gram+1) {
+			from := f.rarest(w, common)
+			for at := from; at < from+f.stride && at+Gram <= len(w); at++ {
 				g := foldGram([]byte(w[at:]))
 				f.seen[hash(g)>>6] |= 1 << (hash(g) & 63)
 				f.places[g] = append(f.places[g], place{[]byte(w), at, uint16(e)})
@@ -53,6 +62,22 @@ func NewFinder(entries [][]string) *Finder {
 		}
 	}
 	return f
+}
+
+// rarest returns the first of the stride places of a word whose bytes the fewest other
+// places have. A look at "erro" would have to compare a hundred words otherwise.
+func (f *Finder) rarest(w string, common map[uint32]int) int {
+	best, least := 0, 0
+	for from := range len(w) - Gram + 2 - f.stride {
+		sum := 0
+		for at := from; at < from+f.stride; at++ {
+			sum += common[foldGram([]byte(w[at:]))]
+		}
+		if from == 0 || sum < least {
+			best, least = from, sum
+		}
+	}
+	return best
 }
 
 // foldGram returns the first bytes of p. Letters of both cases are the same.
