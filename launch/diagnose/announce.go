@@ -49,6 +49,17 @@ func (s *Scanner) readAnnouncement(l *line, f *match.Fields) {
 	a.last = s.newEvent(s.matcher.byKey[catalogue.RowTwiceRank], l)
 }
 
+// missing returns the ranks that no process announced, nil if none announced any.
+func (a *announcements) missing() []int {
+	var missing []int
+	for rank := range min(a.size, maxEntries) {
+		if a.ranks[rank] == nil && len(a.ranks) > 0 {
+			missing = append(missing, rank)
+		}
+	}
+	return missing
+}
+
 // twiceEvent returns an event if several processes announced the same ranks while other
 // ranks of the world never came, nil if not. Without writers each rank must have come
 // equally often, and all processes together must make up the world.

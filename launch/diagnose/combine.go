@@ -84,9 +84,6 @@ func (s *Scanner) weighStop(of suspects) {
 	}
 	begun.promoteFirst(of.rivals(len(s.job.timeouts) > 0))
 	of.stop.kind = begun.kind
-	if s.hasSeveralHosts() && begun.row.ID() == "X-TIMELIMIT" { // it ends all of them
-		of.stop.host = ""
-	}
 	if begun.kind == catalogue.Stop && begun.row.Key == catalogue.RowNodeFailed { // errors in unknown words may be its effects
 		of.stop.kind = catalogue.Clue
 	}
@@ -196,18 +193,6 @@ func (s *Scanner) exitEvent(all []*hypothesis) *event {
 		return nil
 	}
 	return copies(first)[0]
-}
-
-// addressesOf returns the addresses of one family that a host announced. Each host
-// announces one.
-func (n *ncclLines) addressesOf(host string) []string {
-	var all []string
-	for _, address := range slices.Sorted(maps.Keys(n.addresses)) {
-		if n.addresses[address] == host && strings.Contains(address, ".") {
-			all = append(all, address)
-		}
-	}
-	return all
 }
 
 // hostIDEvent returns an event if two ranks on different hosts say that they share a

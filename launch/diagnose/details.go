@@ -31,7 +31,7 @@ func (s *Scanner) readDetail(l *line, f *match.Fields) {
 // inRecordOf reports whether l belongs to the message of several lines that a logger
 // wrote from the line of e on. Only the first line of such a message has a time.
 func (s *Scanner) inRecordOf(e *event, l *line) bool {
-	return e != nil && e.stream == l.stream && !l.Timed && s.recordStart > 0 && e.number >= s.recordStart && l.number-e.number <= 2*besideSpan
+	return e != nil && e.stream == l.stream && l.stream == s.recordOf && !l.Timed && s.recordStart > 0 && e.number >= s.recordStart && l.number-e.number <= 2*besideSpan
 }
 
 // nameRecord gives the last event the host that a later line of its message names.

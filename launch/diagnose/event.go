@@ -55,6 +55,7 @@ type marks struct {
 	handled     bool // the program or its launcher overcame it, as another line says
 	repeated    bool // its lines are of a flood
 	isShared    bool // other processes printed its line, too
+	isUncaught  bool // it is an exception that nothing in the program caught
 }
 
 // following counts the lines after an event.
@@ -118,7 +119,7 @@ func (e *event) hasOrigin() bool {
 
 // fillOrigin sets the rank, pid and host of e to those of a worker's end.
 func (e *event) fillOrigin(end *event) {
-	e.rank, e.local, e.pid, e.host = end.rank, end.local, end.pid, end.host
+	e.rank, e.local, e.pid, e.host = end.rank, end.local, end.pid, cmp.Or(end.host, e.host)
 	e.task = max(e.task, end.task)
 }
 
@@ -200,11 +201,17 @@ func (s *Scanner) newEvent(row *compiledRow, l *line) *event {
 	}
 }
 
+// tensorOptions matches the part of torch's fingerprints of collectives that is the same for
+// all ranks.
+var tensorOptions = match.Lazy(`, TensorDeviceTypes=TensorOptions\(.*?memory_format=\([^)]*\)\)`)
+
 // newMatch returns the event of a line that a row matches. The start of a long line says
 // little.
 func (s *Scanner) newMatch(row *compiledRow, f *match.Fields, l *line) *event {
 	e := s.newEvent(row, l)
-	if len(l.raw) > match.MaxText && f.Start > match.MaxText/2 {
+	if len(l.raw) > match.MaxText && bytes.Contains(l.raw, []byte("TensorOptions(")) {
+		e.text = match.PlainText(tensorOptions().ReplaceAll(l.raw, nil))
+	} else if len(l.raw) > match.MaxText && f.Start > match.MaxText/2 {
 		e.text = "… " + match.PlainText(l.raw[f.Start:])
 	}
 	return e
@@ -212,7 +219,7 @@ func (s *Scanner) newMatch(row *compiledRow, f *match.Fields, l *line) *event {
 
 // recordMatch records a line that a row matches.
 func (s *Scanner) recordMatch(row *compiledRow, f *match.Fields, l *line) {
-	if isQuoted(l.raw, f.Start) && row.Key != catalogue.RowMount { // of which kubectl shows the Output:
+	if isQuoted(l.raw, f.Start) && row.Key != catalogue.RowMount && row.Key != catalogue.RowMountRefused { // of which kubectl shows the Output:
 		return
 	}
 	if row.Kind.Has(catalogue.General) {
@@ -226,7 +233,7 @@ func (s *Scanner) recordMatch(row *compiledRow, f *match.Fields, l *line) {
 		return // a line of the stack of the error
 	}
 	e := s.newMatch(row, f, l)
-	if row.Key == catalogue.RowSelfTest { // the rank that reports it is not at fault
+	if row.Key == catalogue.RowSelfTest || row.Key == catalogue.RowTwiceCheckedIn { // the rank that reports it is not at fault
 		e.origin = unknownOrigin()
 	}
 	e.named = f.Numbers("rank")

@@ -116,6 +116,9 @@ func (s *Scanner) recordException(t *tracebackReader, e python.Exception, end in
 	}
 	switch best := strongest(events); {
 	case best != nil:
+		if last := t.previous; last != nil && last.row.Key == catalogue.RowDataset && !e.Chained && best.kind.Tier() <= catalogue.TierClue {
+			last.kind = catalogue.Consequence // it is about this one
+		}
 		s.explainBy(best, t, &e)
 	case t.lead != nil && !t.lead.kind.Has(catalogue.General) && t.lead.kind.MayExplain() && e.SaysNothing():
 		s.explainBy(t.lead, t, &e)
@@ -158,7 +161,7 @@ func (s *Scanner) explainBy(best *event, t *tracebackReader, e *python.Exception
 	}
 	s.fillTask(best)
 	s.nameByMessage(best, e)
-	best.inTraceback, best.later = true, e.LaterLines()
+	best.inTraceback, best.isUncaught, best.later = true, e.FromMain, e.LaterLines()
 	if len(best.text) < match.MaxText {
 		if last := e.LastError(); last != "" && !strings.Contains(best.text, last) {
 			best.text += ": " + match.PlainText([]byte(last))
@@ -212,7 +215,7 @@ func (s *Scanner) exceptionEvent(t *tracebackReader, e *python.Exception, row *c
 	if ev.rank < 0 && ev.local < 0 && t.spawned >= 0 {
 		ev.local = t.spawned
 	}
-	ev.repeated = t.repeated
+	ev.repeated, ev.isUncaught = t.repeated, e.FromMain
 	s.fillTask(ev)
 	ev.later = e.LaterLines()
 	ev.handled = t.isHandled || s.job.wentWell[ev.log] && e.Script == "" // finalizers fail at exit

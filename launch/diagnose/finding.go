@@ -109,7 +109,7 @@ func (s *Scanner) finding(h *hypothesis) Finding {
 	e := h.shownEvent()
 	f := Finding{
 		ID: h.row.ID(), Checks: h.row.Checks[1:], Row: h.row.Key, Severity: h.severity,
-		Rank: e.rank, Local: e.local, Host: e.host, Peer: s.job.nameHost(e.peer), File: s.logs[e.log].Name, Line: e.number,
+		Rank: e.rank, Local: e.local, Host: e.host, Peer: s.job.nccl.nameHost(e.peer), File: s.logs[e.log].Name, Line: e.number,
 		Count: h.count, Text: e.text, Context: e.excerpt.lines(), Meaning: h.row.Cause, Fix: h.row.Fix,
 	}
 	if s.logs[e.log].isTail {
@@ -118,6 +118,8 @@ func (s *Scanner) finding(h *hypothesis) Finding {
 	f.ofJob = e.isShared
 	s.refine(&f, h.row, e)
 	s.place(&f, h, e)
+	s.job.nccl.sharpen(&f)
+	s.sharpenPod(&f)
 	f.Evidence = s.evidence(h, e)
 	return f
 }
@@ -134,8 +136,11 @@ func (s *Scanner) refine(f *Finding, row *compiledRow, e *event) {
 			}
 		}
 	}
-	if versions := s.job.versionsText(); versions != "" && f.ID == "V01" {
-		f.Meaning += " (" + versions + ")"
+	if missing := s.job.writers.announced.missing(); missing != nil && row.Key == catalogue.RowClients {
+		f.Meaning += "; no process announced " + rankList(missing)
+	}
+	if f.ID == "X-CUDAOOM" {
+		f.blameOtherProcesses()
 	}
 	if python := s.job.interpreterOf(e); python != "" && f.ID == "X-MODULE" {
 		f.Fix = "the interpreter is " + python + ": " + f.Fix
@@ -146,8 +151,14 @@ func (s *Scanner) refine(f *Finding, row *compiledRow, e *event) {
 // that the other events of its hypothesis agree on.
 func (s *Scanner) place(f *Finding, h *hypothesis, shown *event) {
 	ranks := h.allRanks()
+	if accused := h.accused(); accused >= 0 {
+		ranks, f.Rank, f.Host, f.Local = []int{accused}, accused, s.job.hostOf(accused), -1
+	}
 	if (h.row.Kind == catalogue.Absence || h.row.Kind == catalogue.AbsenceOfAll) && len(shown.named) == 0 { // its writer waits, and is not at fault
 		ranks, f.Rank, f.Local, f.ofJob = nil, -1, -1, true
+	}
+	if h.row.Kind == catalogue.Unreachable { // its writer reports a peer
+		f.ofJob = true
 	}
 	if world := s.worldSize(); world > 1 && len(ranks) >= world { // no rank differs from the others
 		f.ofJob = true
@@ -168,7 +179,7 @@ func (s *Scanner) place(f *Finding, h *hypothesis, shown *event) {
 		f.Host = onlyHost(h.events)
 	}
 	f.Host = cmp.Or(f.Host, shown.home, s.logs[shown.log].ranOn.known())
-	if len(ranks) > 1 && s.job.onSeveralHosts(ranks) {
+	if len(ranks) > 1 && s.job.onSeveralHosts(ranks) || f.ID == "X-TIMELIMIT" && s.hasSeveralHosts() { // that ends all of them
 		f.Host = ""
 	}
 	if f.Rank < 0 && f.Host != "" {
@@ -177,7 +188,7 @@ func (s *Scanner) place(f *Finding, h *hypothesis, shown *event) {
 	f.Node = s.job.nodes[f.Host]
 	f.isPod = f.Node != "" || h.row.Key == catalogue.RowScheduling
 	if f.Peer == "" && f.ID != "X-PORT" { // that names the writer's own address
-		f.Peer = s.job.nameHost(peerIn(shown.text))
+		f.Peer = s.job.nccl.nameHost(peerIn(shown.text))
 	}
 	f.Ranks = ranks[:min(len(ranks), maxRanks)]
 }
@@ -191,6 +202,28 @@ func (h *hypothesis) hostsBeside(host string) int {
 		}
 	}
 	return len(others)
+}
+
+// accused returns the only rank that several reports of ranks in different collectives all
+// name, -1 if there is none. Each report names its writer, too.
+func (h *hypothesis) accused() int {
+	var common []int
+	reports := 0
+	for _, e := range h.events {
+		switch {
+		case h.row.ID() != "X-DESYNC" || len(e.named) != 2:
+			return -1
+		case reports == 0:
+			common = slices.Clone(e.named)
+		default:
+			common = slices.DeleteFunc(common, func(r int) bool { return !slices.Contains(e.named, r) })
+		}
+		reports++
+	}
+	if len(common) != 1 {
+		return -1
+	}
+	return common[0]
 }
 
 // allRanks returns the ranks of all events of h, ascending. An event whose line names

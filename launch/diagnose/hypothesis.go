@@ -27,6 +27,7 @@ func (s *Scanner) Findings() []Finding {
 	})
 	s.preferTopic(all)
 	preferOvercome(all)
+	adoptHost(all)
 	setSeverities(all)
 	doubtful := !s.job.failed && !slices.ContainsFunc(all, s.showsCertainFailure)
 	var found []Finding
@@ -74,7 +75,7 @@ func (s *Scanner) showsCertainFailure(h *hypothesis) bool {
 		case e.kind == catalogue.Warning && !e.inTraceback, e.kind == catalogue.Logged && e.row.Key == catalogue.RowLogged, e.row.Key == catalogue.RowCascade: // programs log many errors
 			return false
 		case e.kind.Has(catalogue.MayBeCaught):
-			return e.later == 0 && e.other <= 3
+			return e.later == 0 && e.other <= 3 || e.isUncaught && e.later <= 2 && e.other <= lastLines
 		}
 		return e.later <= lastLines
 	})

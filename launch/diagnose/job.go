@@ -1,12 +1,8 @@
 package diagnose
 
 import (
-	"fmt"
-	"maps"
 	"regexp"
-	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/gorun/gorun/launch/diagnose/catalogue"
 	"github.com/gorun/gorun/launch/diagnose/match"
@@ -21,6 +17,7 @@ type job struct {
 	writers writers
 	pids    map[process]membership
 	nodes   map[string]string   // of Kubernetes, by pod
+	waiting map[string]string   // pods that do not run: their states
 	hosts   map[int]string      // by rank; findHosts fills it
 	byPID   map[int]int         // ranks by pids that only one host has; findHosts fills it
 	inits   map[initKey]lineRef // ranks that began to initialise a communicator: the line
@@ -69,25 +66,17 @@ type watchdogs struct {
 type writers struct {
 	ranks  map[int]struct{}
 	locals map[int]struct{} // local ranks
+	differ bool             // a line has a rank and another local rank
 	hosts  map[string]struct{}
 
 	announced announcements
 }
 
-// ncclLines holds what the lines say about NCCL.
-type ncclLines struct {
-	addresses map[string]string // the hosts of the addresses that ranks announced
-	version   string            // the last that a line named
-	versions  map[string]string // by host
-	ras       []lineRef         // frames of its RAS thread
-	frames    []lineRef         // frames of libnccl
-}
-
 func newJob() job {
 	return job{
-		facts: map[catalogue.Fact]bool{}, writers: writers{map[int]struct{}{}, map[int]struct{}{}, map[string]struct{}{}, announcements{ranks: map[int]*announcement{}}},
-		pids: map[process]membership{}, nodes: map[string]string{}, inits: map[initKey]lineRef{},
-		nccl: ncclLines{versions: map[string]string{}, addresses: map[string]string{}}, watchdogs: watchdogs{timeouts: map[int]collectiveTimeout{}, stopped: map[int]struct{}{}}, attempts: attempts{outcomes{}, outcomes{}, map[command]bool{}}, endings: endings{exited: map[int]*event{}, taskHosts: map[int]string{}, wentWell: map[int]bool{}},
+		facts: map[catalogue.Fact]bool{}, writers: writers{ranks: map[int]struct{}{}, locals: map[int]struct{}{}, hosts: map[string]struct{}{}, announced: announcements{ranks: map[int]*announcement{}}},
+		pids: map[process]membership{}, nodes: map[string]string{}, waiting: map[string]string{}, inits: map[initKey]lineRef{},
+		nccl: ncclLines{versions: byHost{}, addresses: map[string]announced{}, variables: map[string]byHost{}}, watchdogs: watchdogs{timeouts: map[int]collectiveTimeout{}, stopped: map[int]struct{}{}}, attempts: attempts{outcomes{}, outcomes{}, map[command]bool{}}, endings: endings{exited: map[int]*event{}, taskHosts: map[int]string{}, wentWell: map[int]bool{}},
 	}
 }
 
@@ -126,6 +115,7 @@ func (j *job) recordWriter(l *line) {
 	if l.Local >= 0 && len(j.writers.locals) < maxEntries {
 		j.writers.locals[l.Local] = struct{}{}
 	}
+	j.writers.differ = j.writers.differ || l.Rank >= 0 && l.Local >= 0 && l.Rank != l.Local
 	if l.Host == "" {
 		return
 	}
@@ -171,12 +161,14 @@ func jobLines() []jobLine {
 		{pattern: `\*\*\* Check failure stack trace`, read: (*Scanner).readCheckFailure},
 		{pattern: detailLine, read: (*Scanner).readDetail},
 		{pattern: `^\s*/job:\w+/replica:\d+/task:(?P<rank>\d{1,6})\s*$|<stderr>:(?P<rank2>\d{1,6}): \[\w|(?P<label>^\[\w*(?:[Aa]ll[Rr]educe|[Aa]ll[Gg]ather|[Bb]roadcast)\w*)`, read: (*Scanner).readMissingTask},
+		{pattern: podState, read: (*Scanner).readPodState},
 		{pattern: podStarted, read: (*Scanner).readPodStarted},
 		{pattern: `(?i)received sigterm|bypassing sigterm|received signal 15|received 15 death signal|\]: terminated`, read: (*Scanner).readStopping},
 		{pattern: `ray::\S+\(\) \(pid=(?P<pid>\d+)(?:, ip=(?P<host>[^\s,)]+))?`, read: (*Scanner).readRayTask},
 		{pattern: `comm 0x[0-9a-fA-F]+ rank (?P<rank>\d+) n[rR]anks (?P<size>\d+)(?:.* commId (?P<comm>0x\w+))?.* - (?:Init )?(?P<state>START|COMPLETE|Init COMPLETE)`, read: (*Scanner).readInit},
-		{pattern: `Bootstrap ?: Using (?:\[\d+\])?[\w.@-]+:(?P<address>[0-9a-fA-F.:]+)(?:%\w+)?<`, read: (*Scanner).readAddress},
+		{pattern: `Bootstrap ?: Using (?:\[\d+\])?(?P<interface>[\w.@-]+):(?P<address>[0-9a-fA-F.:]+)(?:%\w+)?<`, read: (*Scanner).readAddress},
 		{pattern: `(?i)NCCL_NET set by environment to ib|NCCL_NET=ib|network ib not found|using network ib`, read: func(s *Scanner, _ *line, _ *match.Fields) { s.job.facts[catalogue.AskedInfiniBand] = true }},
+		{pattern: `(?P<name>NCCL_\w+) set by environment to (?P<value>[^\s.]+(?:\.[^\s.]+)*)`, read: (*Scanner).readVariable},
 		{pattern: `NCCL version (?P<version>\d+\.\d+\.\d+)\+`, read: (*Scanner).readVersion},
 		{pattern: `(?i)ras(?:msg|thread|client|coll|net|comm|conn|peer)|src/ras/|ncclras`, read: func(s *Scanner, l *line, _ *match.Fields) {
 			s.job.nccl.ras = append(s.job.nccl.ras[:min(len(s.job.nccl.ras), 256)], l.ref())
@@ -214,54 +206,6 @@ func (s *Scanner) readInit(l *line, f *match.Fields) {
 	} else if len(j.inits) < maxEntries {
 		j.inits[key] = l.ref()
 	}
-}
-
-// readAddress reads the address under which a rank of NCCL is reached.
-func (s *Scanner) readAddress(l *line, f *match.Fields) {
-	if l.Host != "" && len(s.job.nccl.addresses) < maxTracked {
-		s.job.nccl.addresses[f.Text("address")] = l.Host
-	}
-}
-
-// nameHost adds the host to a peer that a line names by its address.
-func (j *job) nameHost(peer string) string {
-	address, _, _ := strings.Cut(peer, "<")
-	host := j.nccl.addresses[address]
-	if host == "" || host == peer {
-		return peer
-	}
-	return peer + " on " + host
-}
-
-// readVersion reads the version that NCCL itself prints. The version in torch's
-// errors is the version with which torch was built.
-func (s *Scanner) readVersion(l *line, f *match.Fields) {
-	s.job.nccl.version = f.Text("version")
-	if l.Host != "" && len(s.job.nccl.versions) < maxTracked {
-		s.job.nccl.versions[l.Host] = s.job.nccl.version
-	}
-}
-
-// versionsText lists the versions of NCCL with the hosts that loaded them. It
-// returns "" if all hosts loaded the same.
-func (j *job) versionsText() string {
-	hosts := map[string][]string{}
-	for _, host := range slices.Sorted(maps.Keys(j.nccl.versions)) {
-		v := j.nccl.versions[host]
-		hosts[v] = append(hosts[v], host)
-	}
-	if len(hosts) < 2 {
-		return ""
-	}
-	var parts []string
-	for _, v := range slices.Sorted(maps.Keys(hosts)) {
-		on := hosts[v]
-		if more := len(on) - 3; more > 0 {
-			on = append(on[:3:3], fmt.Sprintf("%d more", more))
-		}
-		parts = append(parts, v+" on "+strings.Join(on, ", "))
-	}
-	return strings.Join(parts, "; ")
 }
 
 // number returns the first group of re in p as a number, -1 if there is none.

@@ -44,7 +44,7 @@ func (s *Scanner) readText(p []byte, when prefix.Stamp) {
 	l.Head, l.raw = s.readWriter(p, when)
 	l.stream = streamKey{len(s.logs) - 1, l.Label}
 	if l.Timed {
-		s.recordStart = l.number
+		s.recordStart, s.recordOf = l.number, l.stream
 	}
 	s.flood.readFrom(l.stream)
 	if len(p)-len(l.raw) < first && len(l.raw) > maxMatched {

@@ -33,8 +33,10 @@ func (s *Scanner) locate(e *event) {
 			e.rank = e.task
 		}
 	}
-	if len(e.named) > 0 && (e.rank < 0 || !slices.Contains(e.named, e.rank)) {
-		e.rank = e.named[0]
+	if writer := max(e.rank, e.task); len(e.named) > 0 && (e.rank < 0 || !slices.Contains(e.named, e.rank)) {
+		if e.rank = e.named[0]; writer >= 0 && writer != e.rank { // another one reports it
+			e.host, e.task = "", -1
+		}
 	}
 	if e.host == "" && e.rank >= 0 {
 		e.host = s.job.hosts[e.rank]
@@ -225,6 +227,9 @@ func (j *job) onSeveralHosts(ranks []int) bool {
 // A log that names one host may come from one of several, unless it says how many
 // ranks there are.
 func (s *Scanner) hasOneNode() bool {
+	if s.job.writers.differ {
+		return false
+	}
 	top := -1
 	for l := range s.job.writers.locals {
 		top = max(top, l)
@@ -241,6 +246,14 @@ func (s *Scanner) hasOneNode() bool {
 		return s.worldSize() > 0 && s.worldSize() <= top+1
 	}
 	return false
+}
+
+// hostOf returns the host of a rank, "" if it is unknown.
+func (j *job) hostOf(rank int) string {
+	if host := j.hosts[rank]; host != "" || j.taskRanks == 0 {
+		return host
+	}
+	return j.taskHosts[rank]
 }
 
 // sameHost reports whether a and b may name one host: one is unknown, or is the

@@ -2,6 +2,7 @@ package diagnose
 
 import (
 	"bytes"
+	"cmp"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -23,6 +24,8 @@ type Log struct {
 	// isTail means that it is the end of one worker's output. Such logs come in the
 	// order of the failures. Times and numbers of their lines mean nothing.
 	isTail bool
+	// isTyped means that it is what a command printed that a user typed.
+	isTyped bool
 }
 
 // soleName is the name of a host or a job on which several lines agree.
@@ -46,7 +49,10 @@ func (h *soleName) known() string {
 }
 
 var (
-	rankName  = match.Lazy(`(?i)(?:rank[-_. ]?|^rsl\.(?:error|out)\.|^log\.\w+\.0)(\d{1,6})(?:\D|$)`)
+	rankName = match.Lazy(`(?i)(?:rank[-_. ]?|^rsl\.(?:error|out)\.|^log\.\w+\.0)(\d{1,6})(?:\D|$)`)
+	// hostName matches the name of a file with the kernel's log of a host, or with the output
+	// of a node.
+	hostName  = match.Lazy(`(?:^|/)(?:dmesg|kern(?:el)?|syslog|messages|journal(?:ctl)?)[-_.](?P<host>[a-z][a-z0-9-]*\d[a-z0-9-]*|(?:\d{1,3}\.){3}\d{1,3})(?:[._]\w+)*$|(?:^|/)(?P<host2>[a-z][a-z0-9-]*\d[a-z0-9-]*?|(?:\d{1,3}\.){3}\d{1,3})[-_./ ](?:var/log/)?(?:dmesg|kern(?:el)?|syslog|messages|journal(?:ctl)?)\b|(?:^|/)(?P<host3>(?:node|host|worker|pod|trainer|master|head|server|machine|compute|nid|cn)[-_.]?\d{1,6})\.(?:log|out|err|txt)$`)
 	localName = match.Lazy(`attempt_\d+/(\d{1,5})/(?:stdout|stderr)\.log$`)
 )
 
@@ -81,18 +87,67 @@ func titleOf(p []byte) (title string, host string, ok bool) {
 func (s *Scanner) readSection(p []byte) bool {
 	title, host, ok := titleOf(p)
 	if !ok {
-		return false
+		return s.readPrompt(p)
 	}
 	if strings.HasPrefix(title, "End global rank ") { // of Composer's launcher, which goes on
 		s.section = nil
 		return true
 	}
 	section := LogOf(title)
-	section.Host = host
-	s.section = &section
+	section.Host = cmp.Or(host, section.Host)
+	s.beginSection(&section)
 	s.now = prefix.Stamp{}
 	s.flood.present.decides = true
 	return true
+}
+
+// promptLine matches a command behind the prompt of a shell, and the host that the prompt
+// names.
+var promptLine = match.Lazy(`^\[?(?:[\w.-]+@)?(?P<host>[a-zA-Z][\w.-]*)?(?:[: ][~/][^$#]{0,60})?\]?[$#] (?P<command>\S.*)$`)
+
+// localCommand matches a command that prints what one host knows, and the host or the pod
+// that it names.
+var localCommand = match.Lazy(`^(?:sudo )?(?:ssh (?:-\S+ )*(?:[\w-]+@)?(?P<host>[a-zA-Z][\w.-]*) ['"]?(?:sudo )?)?(?:dmesg|journalctl|nvidia-smi|ibstat|ibv_\w+|systemctl|lspci|df|free|ulimit|(?:cat|tail|grep|less|zgrep)\b.* /var/log/)(?:\W|$)|^kubectl (?:-n \S+ )?logs (?:(?:-n \S+ |-[fp] |--\S+ )*(?:pod/)?(?P<pod>[a-z0-9][a-z0-9.-]*\d[a-z0-9.-]*)(?: |$))?`)
+
+// readPrompt reads a command that a user typed. What a command prints about one host is as
+// a file of that host, up to the next command. It reports false, for others read the line too.
+func (s *Scanner) readPrompt(p []byte) bool {
+	front := p[:min(len(p), 120)]
+	if at := bytes.IndexAny(front, "$#"); at < 0 || at+1 >= len(front) || front[at+1] != ' ' {
+		return false
+	}
+	f := match.FindFields(promptLine(), p[:min(len(p), 300)])
+	if f == nil {
+		return false
+	}
+	if s.section != nil && s.section.isTyped {
+		s.section = nil
+	}
+	command := f.Text("command")
+	named := match.FindFields(localCommand(), []byte(command))
+	if named == nil {
+		return false
+	}
+	section := Log{Name: command, Rank: -1, Local: -1, Host: cmp.Or(named.Text("host"), named.Text("pod"), f.Text("host")), isTyped: true}
+	if strings.Contains(section.Host, "launcher") { // it prints what others wrote
+		section.Host = ""
+	}
+	s.beginSection(&section)
+	return false
+}
+
+// ofPrevious matches what names the output of a container before its restart.
+var ofPrevious = match.Lazy(`[-_. ](?:-?-?prev(?:ious)?|-p)\b`)
+
+// beginSection begins the lines of another file. After those of a container before its restart
+// come those of the attempt after it: what the first ones say was overcome.
+func (s *Scanner) beginSection(next *Log) {
+	if last := s.sections.last; last != "" && ofPrevious().MatchString(last) && ofPrevious().ReplaceAllString(last, "") == next.Name {
+		l := &line{stream: streamKey{log: len(s.logs) - 1}, number: s.number}
+		s.overcome(l)
+		s.job.restarted[l.stream.log] = l.number
+	}
+	s.section, s.sections.last = next, next.Name
 }
 
 // LogOf reads from a file's name which worker wrote the file: rank3.log is of
@@ -103,6 +158,9 @@ func LogOf(name string) Log {
 		log.Local, _ = strconv.Atoi(m[1])
 	} else if m := rankName().FindStringSubmatch(filepath.Base(name)); m != nil {
 		log.Rank, _ = strconv.Atoi(m[1])
+	}
+	if f := match.FindFields(hostName(), []byte(filepath.ToSlash(name))); f != nil {
+		log.Host = f.Text("host")
 	}
 	return log
 }

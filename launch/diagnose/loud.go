@@ -27,7 +27,7 @@ func (s *Scanner) recordLoud(row *compiledRow, f *match.Fields, l *line) {
 		e.row = s.matcher.byKey[catalogue.RowStopSignal]
 	case words.Has(wording.Cascade, l.raw):
 		e.row = s.matcher.byKey[catalogue.RowCascade]
-	case row.Kind != catalogue.SystemError && words.Has(wording.Summary, l.raw):
+	case row.Kind != catalogue.SystemError && (words.Has(wording.Summary, l.raw) || strings.HasSuffix(e.text, ": {")): // its text follows
 		e.row = s.matcher.byKey[catalogue.RowSummary]
 	}
 	if e.row.Kind.Tier() > catalogue.TierWarning {

@@ -3,6 +3,7 @@ package diagnose
 import (
 	"bytes"
 	"cmp"
+	"strings"
 
 	"github.com/gorun/gorun/launch/diagnose/catalogue"
 	"github.com/gorun/gorun/launch/diagnose/match"
@@ -13,6 +14,8 @@ const (
 	describedPod = `^hostname {4,}(?P<host3>[\w.-]+)\s*$|^Name:  +(?P<host>[\w.-]+)\s*$|^\s+\w.*\sScheduled\s+.*Successfully assigned (?:[\w-]+/)?(?P<host2>[\w.-]+) to `
 	// nodeLine matches a line that names the node of a pod.
 	nodeLine = `Successfully assigned (?:[\w.-]+/)?(?P<pod>[a-z0-9][\w.-]*) to (?P<node>[\w.-]*\w)|^Node:\s+(?P<node2>[a-z0-9][\w.-]*)(?:/|\s*$)|\bkubelet, (?P<node3>[\w.-]*\w)|^(?P<pod4>[a-z0-9][a-z0-9.-]*)\s+\d+/\d+\s+[A-Z]\w+\s.*\s(?:<none>|[\d.]+)\s+(?P<node4>[a-z][\w.-]*)\s+<none>`
+	// podState matches a row of kubectl's table of pods about one that does not run.
+	podState = `^(?P<pod>[a-z0-9][a-z0-9.-]*)\s+0/\d+\s+(?P<state>Pending|ContainerCreating|ImagePullBackOff|ErrImagePull|CrashLoopBackOff|Evicted|OOMKilled|Unknown|Init:\S+)\s`
 	// podStarted matches a line of kubectl that says that all containers of a pod run.
 	podStarted = `\bStarted (?:container|with docker id)\b|^[a-z0-9][a-z0-9.-]*\s+(?P<ready>\d+)/(?P<all>\d+)\s+ Running `
 )
@@ -44,6 +47,22 @@ func (s *Scanner) readNode(l *line, f *match.Fields) {
 	}
 }
 
+// readPodState reads the state of a pod that does not run.
+func (s *Scanner) readPodState(_ *line, f *match.Fields) {
+	if len(s.job.waiting) < maxEntries {
+		s.job.waiting[f.Text("pod")] = f.Text("state")
+	}
+}
+
+// sharpenPod says of a host that was not found or reached that it is a pod which does not run.
+func (s *Scanner) sharpenPod(f *Finding) {
+	pod, _, _ := strings.Cut(f.Host, ".")
+	if state := s.job.waiting[pod]; state != "" && (f.ID == "X-DNS" || f.ID == "X-SSH" || f.ID == "X-CONNECT") {
+		f.Meaning += ": its pod does not run (" + state + ")"
+		f.Fix = "kubectl describe pod " + pod + " says why; the launcher must wait until all pods run"
+	}
+}
+
 // podOf returns the pod that a line of kubectl is about, "" if there is none.
 func (s *Scanner) podOf(l *line) string {
 	if bytes.Contains(l.raw, []byte("pod")) || bytes.IndexByte(l.raw, '/') > 0 || bytes.Contains(l.raw, []byte("✖")) {
@@ -51,7 +70,7 @@ func (s *Scanner) podOf(l *line) string {
 			return f.Text("host")
 		}
 	}
-	if d := s.described; d != nil && d.stream == l.stream && l.number-d.number < 200 && (l.raw[0] == ' ' || l.raw[0] == '\t' || bytes.HasPrefix(l.raw, []byte("Reason:")) || bytes.HasPrefix(l.raw, []byte("failed "))) {
+	if d := s.described; d != nil && d.stream == l.stream && l.number-d.number < 200 && (l.raw[0] == ' ' || l.raw[0] == '\t' || bytes.HasPrefix(l.raw, []byte("Reason:")) || bytes.HasPrefix(l.raw, []byte("Output:")) || bytes.HasPrefix(l.raw, []byte("failed "))) {
 		return d.host
 	}
 	return ""
@@ -60,7 +79,7 @@ func (s *Scanner) podOf(l *line) string {
 // startRows are the rows about what Kubernetes tries again until a pod starts: volumes,
 // images, nodes, probes.
 func startRows() []string {
-	return []string{catalogue.RowMount, catalogue.RowScheduling, catalogue.RowImage, catalogue.RowProbe, catalogue.RowContainer, catalogue.RowRegistry}
+	return []string{catalogue.RowMount, catalogue.RowMountRefused, catalogue.RowScheduling, catalogue.RowImage, catalogue.RowProbe, catalogue.RowContainer, catalogue.RowRegistry}
 }
 
 // readPodStarted marks what kept a pod from starting as handled.

@@ -59,6 +59,28 @@ func preferOvercome(all []*hypothesis) {
 	}
 }
 
+// adoptHost gives the first hypothesis, if no line says where it is from, the only host of the
+// lines beside it that are about the same: of its effects, or with its meaning.
+func adoptHost(all []*hypothesis) {
+	top := all[0].first
+	if top.host != "" || top.hasOrigin() || top.peer != "" {
+		return
+	}
+	host := ""
+	for _, h := range all[1:] {
+		distance := h.first.number - top.number
+		isAbout := h.row.ID() == top.row.ID() || slices.Contains(top.row.Explains, h.row.ID())
+		if h.first.log != top.log || h.first.host == "" || !isAbout || max(distance, -distance) > 2*besideSpan {
+			continue
+		}
+		if host != "" && host != h.first.host {
+			return
+		}
+		host = h.first.host
+	}
+	top.host = host
+}
+
 // markConsequences gives the tier of consequences to hypotheses that a better one
 // explains: by its row, for errors that say little by the loss of a peer, and for a server
 // that was not reached by the end of another process before.

@@ -55,7 +55,7 @@ type current struct {
 	pieces int64 // lines and parts between carriage returns that were read
 	clock
 	report        report
-	section       *Log   // the file of which tail or head prints the lines; nil: unknown
+	sections
 	hasText       bool   // a line is not empty
 	lastLine      string // the last such line, if the log is the end of a worker's output
 	unfinished    unfinished
@@ -67,10 +67,17 @@ type current struct {
 	window
 }
 
+// sections are the files of which tail, head or a command prints the lines of a log.
+type sections struct {
+	section *Log   // the present one; nil: unknown
+	last    string // its name, or that of the one before
+}
+
 // clock is the last time in the log.
 type clock struct {
 	now         prefix.Stamp
 	recordStart int64 // the line that has it; a logger wrote the lines after it, too; 0: none
+	recordOf    streamKey
 }
 
 // window is the part of the log in memory that the scanner has read.

@@ -13,7 +13,7 @@ import (
 const generalID = "X-ERROR"
 
 // perhaps is what the text says first of doubtful findings.
-const perhaps = "Perhaps the job did not fail: no line that gorun knows says that it did.\n"
+const perhaps = "Perhaps the job did not fail, or still waits: no line that gorun knows says that it failed.\n"
 
 // writeRoot writes the finding as the root cause.
 func (f *Finding) writeRoot(b *strings.Builder) {
@@ -27,6 +27,9 @@ func (f *Finding) writeRoot(b *strings.Builder) {
 		label := "blame"
 		if f.Rank >= 0 && !f.blamesRanks() || f.Rank < 0 && f.Host != "" && !f.blamesHost() {
 			label = "seen by"
+		}
+		if blamed == "(peer "+f.Peer+")" { // nobody is known to be at fault
+			label, blamed = "peer", f.Peer
 		}
 		fmt.Fprintf(b, "  %s: %s\n", label, blamed)
 	}

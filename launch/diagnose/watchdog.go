@@ -62,6 +62,9 @@ func (s *Scanner) readWatchdog(l *line, f *match.Fields) {
 	}
 	if s.job.firstTimeout == nil || before(w.event, s.job.firstTimeout) {
 		s.job.firstTimeout = w.event
+		if w.event.excerpt == nil {
+			w.event.excerpt = s.unranked()
+		}
 	}
 	if !known || w.seq >= 0 && w.seq < old.seq {
 		if known && w.group == "" {
@@ -69,6 +72,19 @@ func (s *Scanner) readWatchdog(l *line, f *match.Fields) {
 		}
 		s.job.timeouts[rank] = w
 	}
+}
+
+// unranked returns the last lines before the present one that name no writer: the rank for
+// which the others wait may have printed them.
+func (s *Scanner) unranked() *excerpt {
+	x := &excerpt{isOver: true}
+	for h, text := range s.linesBefore(3 * besideSpan) {
+		if h.Rank < 0 && h.Local < 0 && h.Task < 0 && len(x.before) < maxBefore/2 && !isRule(text) {
+			x.before = append(x.before, match.PlainText(text))
+		}
+	}
+	slices.Reverse(x.before)
+	return x
 }
 
 // timeoutEvent compares the time-outs of all ranks. It returns the event that they
@@ -115,8 +131,8 @@ func (s *Scanner) timeoutEvent() *event {
 	case len(missing) > 0:
 		return s.watchdogEvent(catalogue.RowMissing, missing, fmt.Sprintf("%s; %s reported no time-out", here, rankList(missing)))
 	case len(unseen) > 0: // the log does not cover them
-		e := s.watchdogEvent(catalogue.RowMissing, nil, fmt.Sprintf("%s; no line here is of %s: read their output", here, rankList(unseen)))
-		e.rank = -1
+		e := s.watchdogEvent(catalogue.RowMissing, nil, fmt.Sprintf("%s; no line here begins with %s: read what those printed last", here, rankList(unseen)))
+		e.rank, e.excerpt = -1, j.firstTimeout.excerpt
 		return e
 	case len(waiting) == 1:
 		return nil // of an unknown number of ranks
@@ -197,7 +213,7 @@ func (s *Scanner) watchdogEvent(key string, ranks []int, text string) *event {
 	e.row = s.matcher.byKey[key]
 	e.kind = e.row.Kind
 	e.text, e.named, e.pid, e.derived = text, ranks, 0, true
-	e.host = ""
+	e.host, e.excerpt = "", nil
 	if len(ranks) > 0 {
 		e.rank = ranks[0]
 		if w, ok := s.job.timeouts[e.rank]; ok {

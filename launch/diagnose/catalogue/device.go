@@ -33,6 +33,10 @@ func deviceRows() []Row {
 			Cause: "two GPUs of a node cannot access each other's memory", Fix: "set NCCL_P2P_DISABLE=1 on this node; check `nvidia-smi topo -p2p r`, the IOMMU and ACS", Seen: "CUDA 217", Source: "src/transport/p2p.cc",
 		},
 		{
+			Key: "y98", Checks: ids("D03", "V03"), Kind: Root, Pattern: `fabric.?manager.{0,60}version \S+ don'?t match(?:es)? (?:with )?(?:the )?driver version`,
+			Cause: "the fabric manager of this NVSwitch node does not start, because it is of another version than the driver", Fix: "install the fabric manager of the driver's version that the line names, then systemctl start nvidia-fabricmanager", Seen: "fabric manager", Source: "nvidia-fabricmanager's log", Explains: ids("D03"),
+		},
+		{
 			Key: "51", Checks: ids("D03"), Kind: Primary, Pattern: `Cuda failure.*(?:system not yet initialized|\b802\b)|(?:CUDA error|Error 802): system not yet initialized`,
 			Cause: "the fabric manager of this NVSwitch node does not run", Fix: "run systemctl start nvidia-fabricmanager (of the driver's version); reset the GPUs after its restart", Seen: "CUDA 802", Source: "pytorch#35710, nccl-tests#264",
 		},

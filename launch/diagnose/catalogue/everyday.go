@@ -62,7 +62,7 @@ func everydayRows() []Row {
 			Cause: "a library is of another version than the program was built for", Fix: library, Seen: "ld.so", Source: "ld.so(8)",
 		},
 		{
-			Key: "w03", Checks: ids("X-CUDAOOM"), Kind: Catchable, Pattern: `(?:RESOURCE_EXHAUSTED|Resource exhausted): .*(?:[Oo]ut of memory|[Aa]llocat|Attempting to reserve)|OOM when allocating tensor|HIP out of memory`,
+			Key: "w03", Checks: ids("X-CUDAOOM"), Kind: Catchable, Pattern: `(?:RESOURCE_EXHAUSTED|Resource exhausted): .*(?:[Oo]ut of memory|[Aa]llocat|Attempting to reserve)|OOM when allocating tensor(?:.* on /job:worker/replica:\d+/task:(?P<rank>\d{1,6})/)?|HIP out of memory`,
 			Cause: "the worker ran out of GPU memory", Fix: gpuMemory, Seen: "JAX, TensorFlow, ROCm", Source: "bfc_allocator.cc",
 		},
 		{
@@ -95,7 +95,7 @@ func everydayRows() []Row {
 		},
 		{
 			Key: "w09", Checks: ids("X-RESOURCES"), Kind: Primary, Pattern: `There are not enough slots available in the system|All nodes which are allocated for this job are already filled`,
-			Cause: "mpirun was asked for more processes than its hosts have slots", Fix: "give slots=N in the hostfile or -H host:N, or mpirun --oversubscribe", Seen: "Open MPI", Source: "help-orte-rmaps-base.txt",
+			Cause: "mpirun was asked for more processes than its hosts have slots", Fix: "inside Slurm ask for a task for each process (--ntasks=N), since mpirun counts tasks as slots; otherwise give slots=N in the hostfile or -H host:N, or mpirun --oversubscribe", Seen: "Open MPI", Source: "help-orte-rmaps-base.txt",
 		},
 		{
 			Key: "u10", Checks: ids("X-START"), Kind: Clue, Pattern: `^failed +[1-9]\d* *: \w`,
@@ -110,12 +110,16 @@ func everydayRows() []Row {
 			Cause: "Slurm cannot give the job or step what it asks for", Fix: ask, Seen: "Slurm", Source: "salloc, srun",
 		},
 		{
+			Key: "y99", Checks: ids("X-RESOURCES"), Kind: CatchableClue, Pattern: `No available node types can fulfill resource request \{.*'node:|(?:node|placement).{0,80}'node:(?:\d+\.){3}\d+'.{0,80}(?:not found|does not exist|infeasible)`,
+			Cause: "no node of the Ray cluster has the address that the program asks for", Fix: "give the program and Ray the same address of this node: VLLM_HOST_IP (or the program's own setting) must be the --node-ip-address of ray start, which ray status and ray list nodes show", Seen: "Ray, vLLM", Source: "ray autoscaler",
+		},
+		{
 			Key: RowScheduling, Checks: ids("X-RESOURCES"), Kind: CatchableClue, Pattern: `tasks in gang unschedulable|exceeded quota: |Node didn't have enough resource: |FailedScheduling .*(?:Insufficient|didn't match|untolerated taint)|requested number of devices unavailable|\d+ Insufficient (?:nvidia\.com/gpu|cpu|memory)|No available node types can fulfill resource request|cannot be scheduled right now|have taken more than \d+s to be scheduled|node has no GPU available|does not allocate any GPUs`,
 			Cause: "the cluster has no free node with what the job asks for", Fix: "ask for less, or wait until nodes are free: kubectl describe pod, ray status", Seen: "Kubernetes, Ray", Source: "kube-scheduler, ray",
 		},
 		{
 			Key: "w21", Checks: ids("X-RESOURCES"), Kind: Vague, Pattern: `Waiting for creating a placement group|number of required GPUs exceeds the total number`,
-			Cause: "Ray has fewer free GPUs than the program asks for", Fix: "ray status shows what is free; start Ray on all nodes, and stop jobs that hold GPUs", Seen: "vLLM in Ray", Source: "ray_utils.py",
+			Cause: "Ray has fewer free GPUs than the program asks for", Fix: "ray status shows how many GPUs the cluster has and how many are used: start Ray on the nodes that are missing (ray start --address=HEAD:6379), or stop what holds the GPUs", Seen: "vLLM in Ray", Source: "ray_utils.py",
 		},
 		{
 			Key: "w12", Checks: ids("X-TIMELIMIT"), Kind: Stop, Pattern: `(?:^|[^=] |[^ ="])DeadlineExceeded(?:$|[^ ]| [^d])|was active (?:on the node )?longer than (?:the )?specified deadline`,
@@ -176,6 +180,10 @@ func everydayRows() []Row {
 		{
 			Key: RowActorDied, Checks: ids("X-ACTOR-DIED"), Kind: Ending, Pattern: `The actor (?:is dead because|died) .*(?:worker process has died|unexpectedly)|A worker died or was killed while executing a task(?:.*Worker IP address: (?P<host>[\d.]+))?(?:.*Worker PID: (?P<pid>\d+))?`,
 			Cause: "a worker of Ray ended, and no line shows why", Fix: "read the worker's own files on its node (/tmp/ray/session_latest/logs), and dmesg there for the OOM killer", Seen: "Ray", Source: "ray core worker",
+		},
+		{
+			Key: RowMountRefused, Quote: "mount.", Checks: ids("X-DISK"), Kind: Clue, Pattern: `mount\.\w+: (?:mounting \S+ failed, reason given by server: |.*)(?:access denied by server|no such file or directory|permission denied|operation not permitted)`,
+			Cause: "the file server refused to mount a folder on a node", Fix: "its export must exist and allow the address of this node: on the server correct /etc/exports (exportfs -ra; showmount -e SERVER shows what it exports), or the name of the folder", Seen: "Linux", Source: "mount.nfs(8)", Explains: ids("X-DISK"),
 		},
 		{
 			Key: RowMount, Quote: "mount.", Checks: ids("X-DISK"), Kind: Clue, Pattern: `FailedMount |FailedAttachVolume|MountVolume\.SetUp failed|mount\.(?:nfs4?|lustre|cifs|ceph|glusterfs|beegfs|fuse|gpfs): `,

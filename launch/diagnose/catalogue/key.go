@@ -8,6 +8,7 @@ const (
 	RowTimeout           = "74"  // a time-out that a watchdog reports
 	RowMissing           = "x43" // ranks that never joined
 	RowAllWait           = "x44" // all ranks in one collective
+	RowClients           = "y94" // processes that did not come to the store
 	RowSelfTest          = "x70" // gorun's self-test, which its rank 0 reports for all
 	RowNoReason          = "x45" // an exit code without a reason
 	RowKilled            = "x46" // killed by SIGKILL
@@ -20,6 +21,7 @@ const (
 	RowOwnerDied         = "y74"  // an exception about a process of Ray whose owner ended, too
 	RowActorDied         = "w17"  // an exception about a process of Ray that ended, too
 	RowMount             = "w18"  // a volume of a pod
+	RowMountRefused      = "y97"  // a volume that its server refuses
 	RowScheduling        = "w11"  // no node for a pod
 	RowImage             = "y04"  // a pod's image
 	RowRegistry          = "y37"  // an image that the registry refuses
@@ -44,6 +46,7 @@ const (
 	RowLogged            = "z11"  // a line at the level error
 	RowAborted           = "x71"  // a line of the log, after which MPI ended the job
 	RowTwiceRank         = "x72"  // ranks that several processes announce
+	RowTwiceCheckedIn    = "9"    // a rank that comes twice, as the root of NCCL says
 	RowNotFound          = "x67"  // an exit code by which a shell says that it found no program
 	RowCoreDumped        = "z08"  // a core dump without another word
 	RowCascade           = "z02"  // such a line that speaks of another failure

@@ -46,6 +46,10 @@ func launchRows() []Row {
 			Cause: "an executor of Spark sent no more heartbeats: it hung, paused, or its node was lost", Fix: "read that executor's stderr and dmesg on its host; long pauses are those of the garbage collection or of a GPU: more memory, or a longer spark.network.timeout", Seen: "Spark", Source: "HeartbeatReceiver",
 		},
 		{
+			Key: "t02", Checks: ids("X-HOSTOOM", "L07", "X-EVICTED"), Kind: Clue, Pattern: `command terminated with exit code 137\b`,
+			Cause: "a container was killed by SIGKILL: its limit of memory, an eviction, or its pod was deleted", Fix: "kubectl describe pod and kubectl get events say which of them; give the pod more memory, or look why its node evicted it", Seen: "kubectl exec (MPIJob)", Source: "kubectl", Explains: ids("X-NODE-LOST"),
+		},
+		{
 			Key: RowNoRendezvous, Checks: ids("R02", "X-TIMEOUT-MISSING-RANK", "I02"), Kind: AbsenceOfAll, Pattern: NoLine,
 			Cause: "not all nodes came to torchrun's rendezvous in time", Fix: "start all nodes within the join timeout, with the same --rdzv-id (without it each node makes one of its own), --rdzv-endpoint and --nnodes; each node must reach that endpoint", Seen: "torchrun", Source: "dynamic_rendezvous.py",
 		},

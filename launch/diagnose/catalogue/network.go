@@ -4,7 +4,7 @@ package catalogue
 func networkRows() []Row {
 	const (
 		iface = "set NCCL_SOCKET_IFNAME to the interface of the common network (`=eth0` is exact), or use gorun --iface; `gorun check` shows each node's choice"
-		reach = "`gorun check` on all nodes names the nodes that cannot reach each other; choose the common network with --iface, or open the ports between the nodes"
+		reach = "`gorun check` on all nodes names the nodes that cannot reach each other; choose the common network (NCCL_SOCKET_IFNAME and GLOO_SOCKET_IFNAME on all nodes, or gorun --iface), or open the ports between the nodes"
 		ib    = "install rdma-core and map /dev/infiniband into the container on every node, or unset NCCL_NET"
 	)
 	const connect = `connect to (?P<peer>\S+) (?:returned|failed\s*:)\s*(?:with error )?(?:\d+\()?`
@@ -119,7 +119,7 @@ func networkRows() []Row {
 		},
 		{
 			Key: "y26", Checks: ids("X-DNS", "X-SSH"), Kind: Catchable, Pattern: `ssh: Could not resolve hostname (?P<host>[^\s:]+)`,
-			Cause: "the launcher could not resolve the name of a host", Fix: "use the address instead of the name, or correct DNS or /etc/hosts on this node; in Kubernetes the pods need a headless service", Seen: "OpenSSH", Source: "ssh(1)",
+			Cause: "the launcher could not resolve the name of a host", Fix: "use the address instead of the name, or correct DNS or /etc/hosts on this node; in Kubernetes that pod must exist and run (kubectl get pods) and belong to a headless service, before the launcher starts", Seen: "OpenSSH", Source: "ssh(1)",
 		},
 		{
 			Key: "x11", Checks: ids("X-DNS"), Kind: Catchable, Pattern: `Temporary failure in name resolution|Host ?name lookup failure|Unable to resolve "|Name or service not known|nodename nor servname provided|gai error: -?\d+|Could not resolve host|getaddrinfo\S* (?:error|failed)|no such host`,

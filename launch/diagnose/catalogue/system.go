@@ -75,7 +75,7 @@ func systemRows() []Row {
 		},
 		{
 			Key: "x27", Checks: ids("X-DATALOADER"), Kind: Catchable, Pattern: `Caught \w+ in DataLoader worker process`,
-			Cause: "the dataset raised an exception in a worker of the dataloader", Fix: "read the original traceback below that line; num_workers=0 shows it directly", Seen: "torch", Source: "torch/_utils.py",
+			Cause: "the dataset raised an exception in a worker of the dataloader", Fix: "read the original traceback below that line; num_workers=0 shows it directly", Seen: "torch", Source: "torch/_utils.py", Topical: true,
 		},
 		{
 			Key: "x2a", Checks: ids("X-ABORTED"), Kind: Consequence, Pattern: `DataLoader worker \(pid.*killed by signal: (?:Terminated|Interrupt|Hangup)`,

@@ -26,7 +26,7 @@ func Topics() []Topic {
 		{
 			Checks:  ids("X-CONNECT"),
 			Pattern: `\b429\b.{0,20}(?:client error|too many|request|status)|(?:status|code|error|http)\W{1,3}429\b|too many requests|rate.?limit(?:ed| exceeded| reached)\b|SlowDown\b|throttl(?:ed|ing)`,
-			Cause:   "a server refused the job because it sent too many requests", Fix: "log in (servers allow more to known users), download once before the job or on one rank, and let the other ranks read the copy",
+			Cause:   "a server refused the job because it sent too many requests", Fix: "log in (servers allow more to known users), send fewer at a time, and wait longer before each retry; download once before the job or on one rank, and let the other ranks read the copy",
 		},
 		{
 			Checks:  ids("X-PORT", "R02"),
@@ -40,8 +40,13 @@ func Topics() []Topic {
 		},
 		{
 			Checks:  ids("X-DISK"),
-			Pattern: `no space left|disk (?:is )?full|(?:disk )?quota (?:was |is )?exceeded|read-only file system|\bENOSPC\b|\bEDQUOT\b|not enough (?:free )?disk space|not enough space (?:on|left)\b|errno 122|\bover \d+% full|input/output error|stale file handle|after transport endpoint shutdown|file write failed|create local dir`,
-			Cause:   "a disk is full, read-only or broken", Fix: "check `df -h` and `quota` on that node for the folder that the line names, or where the program writes: checkpoints, caches (TMPDIR, HF_HOME), shuffles (spark.local.dir), logs",
+			Pattern: `no space left|disk (?:is )?full|(?:disk )?quota (?:was |is )?exceeded|read-only file system|\bENOSPC\b|\bEDQUOT\b|not enough (?:free )?disk space|not enough space (?:on|left)\b|errno 122|\bover \d+% full|file write failed|create local dir`,
+			Cause:   "a disk is full or read-only, or a quota is used up", Fix: "check `df -h` and `quota` on that node for the folder that the line names, or where the program writes: checkpoints, caches (TMPDIR, HF_HOME), shuffles (spark.local.dir), logs",
+		},
+		{
+			Checks:  ids("X-DISK"),
+			Pattern: `input/output error|stale file handle|after transport endpoint shutdown|transport endpoint is not connected`,
+			Cause:   "a file system failed, or its server was lost", Fix: "look at that node's kernel log (dmesg -T: I/O errors, nfs, LustreError, evicted) and its storage (lfs check servers, smartctl); take the node out of the job until its mounts answer",
 		},
 		{
 			Checks:  ids("L04"),
@@ -85,6 +90,11 @@ func Topics() []Topic {
 		},
 		{
 			Checks:  ids("X-LIBRARY", "V05"),
+			Pattern: `installed cuda version \S+ does not match|cuda version \(\S+\) mismatches the version that was used|CUDA_HOME\b.{0,60}(?:not set|not found|does not exist)`,
+			Cause:   "the CUDA toolkit of this node is missing, or of another version than torch was built with", Fix: "set CUDA_HOME to a toolkit of torch's version (python -c 'import torch; print(torch.version.cuda)' shows it), or install a torch that was built for this toolkit",
+		},
+		{
+			Checks:  ids("X-LIBRARY", "V05"),
 			Pattern: `cannot open shared object|(?:unable|failed) to load (?:the )?(?:\w+ ){0,2}(?:library|librar|shared object)|undefined symbol|symbol lookup error|wrong ELF class|version .\S+' not found|does not match the version \S+ was compiled|UnsupportedClassVersionError|compiled by a more recent version|(?:was |were )?(?:compiled|built) (?:with|for|against) (?:a )?(?:different|another|newer|older|incompatible) (?:\w+ )?(?:version|release|torch|cuda|library|compiler|python|driver)`,
 			Cause:   "a library is missing, or of another version than the program was built for", Fix: "ldd FILE shows what is missing; load the same module or environment on every node, and build with the versions that run",
 		},
@@ -110,7 +120,7 @@ func Topics() []Topic {
 		},
 		{
 			Pattern: `\b(?:loss|grad\w*|gradients?|output|value)\b.{0,30}\b(?:is |are |was |became |went to |=)?(?:nan|inf|infinity|non-?finite|not finite)\b|\bnan\b.{0,30}\b(?:detected|found|encountered|loss|grad)|\breturned nan values\b|grad_scale is too small|loss scale\b.{0,40}\bminimum|diverged\b`,
-			Cause:   "the numbers of the training became infinite or NaN", Fix: "look at the data of that step and at the last losses; a lower learning rate, gradient clipping or bf16 in place of fp16 help; all ranks see the same",
+			Cause:   "the numbers of the training became infinite or NaN", Fix: "look at the data of that step and at the last losses; a lower learning rate, gradient clipping or bf16 in place of fp16 help; if one rank alone has it, look at its data, and test its GPU if it comes again there",
 		},
 		{
 			Pattern: `unexpected keyword argument|cannot import name|module '\S+' has no attribute|type object '\S+' has no attribute|no longer (?:supported|acceptable|available|accepts?)|(?:has been|was) (?:removed|renamed) in|\brequires? (?:\w+ )?[\w.-]+ ?(?:[<>=~]=|>|<) ?\d|(?:incompatible|not compatible) with|version .{0,40}\b(?:required|mismatch|too old|not supported)`,

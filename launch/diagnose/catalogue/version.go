@@ -42,7 +42,7 @@ func versionRows() []Row {
 			Cause: "ranks have different WORLD_SIZE, or different versions of NCCL", Fix: ranks, Seen: "2.23.4+", Source: "src/bootstrap.cc:335",
 		},
 		{
-			Key: "9", Checks: ids("R01", "R05"), Kind: Primary, Pattern: `rank (?P<rank>\d+) of \d+ ranks has already checked in`,
+			Key: RowTwiceCheckedIn, Checks: ids("R01", "R05"), Kind: Primary, Pattern: `rank (?P<rank>\d+) of \d+ ranks has already checked in`,
 			Cause: "two processes have the same RANK, or a unique id (NCCL_COMM_ID) is used twice", Fix: ranks, Seen: "2.3.7+", Source: "src/bootstrap.cc:348",
 		},
 		{

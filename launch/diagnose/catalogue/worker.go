@@ -14,7 +14,7 @@ func selfTestRows() []Row {
 // workerRows returns the rows about the program, its collectives and its ranks.
 func workerRows() []Row {
 	const (
-		missing = "find out what that rank did last: a caught exception, a branch that skips the collective, slow data, a lost node"
+		missing = "find out what that rank did last: a caught exception, a branch that skips the collective, a lost node, or slow work such as preprocessing (then do it before the job, or set a longer time-out: init_process_group(timeout=...), ddp_timeout)"
 		start   = "find the node that did not start (gorun names it), and check that all nodes can reach MASTER_ADDR on node 0"
 		desync  = "every rank must call the same collectives in the same order with the same sizes: look for `if rank == 0:` around one, uneven batches, unused parameters; TORCH_DISTRIBUTED_DEBUG=DETAIL names the first difference"
 	)
@@ -36,8 +36,12 @@ func workerRows() []Row {
 			Cause: "the watchdogs of the ranks wait in different collectives", Fix: desync, Seen: "torch", Source: "ProcessGroupNCCL.cpp; section 6.2",
 		},
 		{
-			Key: RowMissing, Checks: ids("X-TIMEOUT-MISSING-RANK"), Kind: Absence, Pattern: `Ranks? (?P<rank>\d+)(?:, \d+)* failed to pass monitoredBarrier|received errors while waiting for send/recv from rank (?P<rank2>\d+)`,
+			Key: RowMissing, Checks: ids("X-TIMEOUT-MISSING-RANK"), Kind: Absence, Pattern: `Ranks? (?P<rank>\d+)(?:, \d+)* failed to pass monitoredBarrier`,
 			Cause: "a rank did not enter a collective for which the others wait", Fix: missing, Seen: "torch", Source: "ProcessGroupGloo.cpp; section 6.2",
+		},
+		{
+			Key: "y96", Checks: ids("X-TIMEOUT-MISSING-RANK"), Kind: AbsenceOfAll, Pattern: `received errors while waiting for send/recv from rank (?P<rank>\d+)`,
+			Cause: "a rank did not come to a monitored barrier; the rank that this one lost knows which", Fix: "read the output of the rank that the line names: it says which rank did not come", Seen: "torch", Source: "ProcessGroupGloo.cpp",
 		},
 		{
 			Key: "y49", Checks: ids("X-ACTOR-DIED"), Kind: Symptom, Pattern: `Lost executor \d+ on (?P<host>[^\s:]+): `,
@@ -56,7 +60,15 @@ func workerRows() []Row {
 			Cause: "not all ranks entered the start of the process group", Fix: start, Seen: "torch", Source: "distributed_c10d.py",
 		},
 		{
-			Key: "x47", Checks: ids("X-TIMEOUT-MISSING-RANK", "R02"), Kind: Absence, Pattern: `Timed out after \d+ seconds waiting for (?:clients|workers)|client socket has timed out after \S+ while trying to connect to \(?(?P<peer>[^\s,)]+)|client socket has (?:timed out|failed to connect to any network address)|wait timeout after \d+ ?ms|(?:Error|error): Socket Timeout|RuntimeError: connect\(\) timed out`,
+			Key: RowClients, Checks: ids("X-TIMEOUT-MISSING-RANK", "R02"), Kind: Absence, Pattern: `Timed out after \d+ seconds waiting for (?:clients|workers)`,
+			Cause: "not all processes came to the store at MASTER_ADDR:MASTER_PORT in time", Fix: "find the processes that did not start: compare the nodes and tasks that the scheduler or torchrun starts (--nodes, --ntasks-per-node, --nnodes, --nproc-per-node) with WORLD_SIZE, and check that their nodes reach MASTER_ADDR", Seen: "torch", Source: "TCPStore.cpp",
+		},
+		{
+			Key: "y95", Checks: ids("R02", "I02", "I04", "X-TIMEOUT-MISSING-RANK"), Kind: Absence, Pattern: `client socket has timed out after \S+ while trying to connect to \(?(?P<peer>[^\s,)]+)|client socket has failed to connect to any network address|RuntimeError: connect\(\) timed out`,
+			Cause: "this node could not reach the store at MASTER_ADDR:MASTER_PORT: the process that serves it (rank 0 or the agent of node 0) had not started or had ended, the address is another one, or a firewall drops the connection", Fix: "see on the node of that address whether its process runs and listens (`ss -ltn`), and from this node whether the port can be reached (`nc -vz HOST PORT`); open the ports between the nodes, or give an address that all of them reach", Seen: "torch", Source: "TCPStore.cpp",
+		},
+		{
+			Key: "x47", Checks: ids("X-TIMEOUT-MISSING-RANK", "R02"), Kind: Absence, Pattern: `client socket has timed out|wait timeout after \d+ ?ms|(?:Error|error): Socket Timeout`,
 			Cause: "a rank, or the store at MASTER_ADDR:MASTER_PORT, was not ready in time", Fix: start, Seen: "torch", Source: "TCPStore.cpp",
 		},
 		{

@@ -148,7 +148,7 @@ func (p *prefixPart) length(line []byte) int {
 			return n
 		}
 	case "node":
-		if n := nameLength(line, true); n > 1 && bytes.ContainsAny(line[:n], "0123456789") && !isDuration(line[:n]) && !bytes.HasPrefix(line, []byte("mlx")) {
+		if n := nameLength(line, true); n > 1 && bytes.ContainsAny(line[:n], "0123456789") && !isScript(line[:n]) && !isDuration(line[:n]) && !bytes.HasPrefix(line, []byte("mlx")) {
 			return n
 		}
 	case "Host":
@@ -350,6 +350,11 @@ func (h *Head) removeTime(line []byte) (rest []byte, ok bool) {
 // systemLog matches the host and the program that syslog and journald write after a time.
 // The last group is a program that only a time of syslog makes certain.
 var systemLog = match.Lazy(`^ ([\w.-]+) (?:kernel:|[\w.@/-]+\[\d+\]:|(\S+:)) `)
+
+// isScript reports whether a name is of a program that names itself: train2.py.
+func isScript(name []byte) bool {
+	return bytes.HasSuffix(name, []byte(".py")) || bytes.HasSuffix(name, []byte(".sh"))
+}
 
 // isDuration reports whether a name is a number with a unit: 0.512s.
 func isDuration(name []byte) bool {

@@ -24,6 +24,9 @@ type Exception struct {
 	isBare bool
 	// FromLauncher means that a frame is of a launcher.
 	FromLauncher bool
+	// FromMain means that the outermost frame is the top level of a file: nothing in the
+	// program caught the exception.
+	FromMain bool
 	// Chained means that Python raised it from the exception before it, or while the
 	// program handled that one.
 	Chained bool
@@ -158,7 +161,7 @@ func (t *Tracer) ReadLine(line string) (done Exception, ok bool) {
 		e := t.exception
 		done, ok = t.End()
 		t.nested--
-		t.exception = Exception{File: e.File, Script: e.Script}
+		t.exception = Exception{File: e.File, Script: e.Script, FromMain: e.FromMain}
 		t.readClass(line)
 	case t.State == InMessage && (len(t.exception.Message) == maxMessageLines || mayEndMessage(line) && messageEnd().MatchString(line)):
 		done, ok = t.End()
@@ -205,6 +208,9 @@ func (t *Tracer) End() (done Exception, ok bool) {
 
 // readFrame reads the first line of a frame.
 func (e *Exception) readFrame(line string) {
+	if e.File == "" {
+		e.FromMain = strings.HasSuffix(line, ", in <module>")
+	}
 	e.File, e.Source = line, ""
 	switch {
 	case containsAny(line, "/bin/", "torch/distributed/") && launcherFile().MatchString(line):

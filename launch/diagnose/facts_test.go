@@ -1,0 +1,91 @@
+package diagnose
+
+import (
+	"strings"
+	"testing"
+)
+
+// TestFacts shows how facts in other lines, or in other parts of the line, make a root cause
+// more precise: its meaning, and whom it blames.
+func TestFacts(t *testing.T) {
+	const (
+		mismatch  = "a:1:2 [0] bootstrap.cc:345 NCCL WARN Bootstrap Root : mismatch in info from procs, nranks 4 vs 4\n"
+		versionA  = "a1:1:1 [0] NCCL INFO NCCL version 2.28.9+cuda13.0\n"
+		modifyQP  = "c3:1:2 [0] misc/ibvwrap.cc:190 NCCL WARN Call to ibv_modify_qp failed with error Connection timed out errno 110\n"
+		noRoute   = "b2:1:2 [0] misc/socket.cc:484 NCCL WARN socketStartConnect: Connect to 192.168.122.1<52822> failed : No route to host\n"
+		listening = "b2:1:1 [0] NCCL INFO Bootstrap : Using em4:10.0.0.2<0>\n"
+		outOf     = "[rank2]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB. GPU 2 has a total capacity of 23.65 GiB of which 200.00 MiB is free. "
+		xid       = "[1843302.308154] NVRM: Xid (PCI:0000:44:00): 79, pid='<unknown>', GPU has fallen off the bus.\n"
+		differ    = "RuntimeError: Detected mismatch between collectives on ranks. "
+		ssh       = "ssh: Could not resolve hostname w-3.svc: Name or service not known\n"
+	)
+	for name, tt := range map[string]struct{ log, meaning, blamed string }{
+		"versions differ":                {versionA + strings.ReplaceAll(versionA, "a1:", "b2:") + "c3:1:1 [0] NCCL INFO NCCL version 2.27.5+cuda12.9\n" + mismatch, "ranks loaded different versions of NCCL (2.27.5 on c3; 2.28.9 on a1, b2)", "host c3"},
+		"two versions, two hosts":        {versionA + "c3:1:1 [0] NCCL INFO NCCL version 2.27.5+cuda12.9\n" + mismatch, "ranks loaded different versions of NCCL (2.27.5 on c3; 2.28.9 on a1)", "host a"},
+		"the same version":               {versionA + strings.ReplaceAll(versionA, "a1:", "b2:") + mismatch, "ranks have different WORLD_SIZE, or different versions of NCCL", "host a"},
+		"a variable differs":             {setsIndex("a1", "0") + setsIndex("b2", "3") + setsIndex("c3", "3") + modifyQP, "NCCL_IB_GID_INDEX is 0 on a1; 3 on b2, c3: ", "host a1"},
+		"a variable is the same":         {setsIndex("a1", "3") + setsIndex("c3", "3") + modifyQP, "adapters of different rails", "host c3"},
+		"a bridge was announced":         {"a1:1:1 [0] NCCL INFO Bootstrap : Using virbr0:192.168.122.1<0>\n" + listening + noRoute, "a1 announced the address of its interface virbr0, which other nodes cannot reach; b2 uses em4", "host a1"},
+		"another interface":              {"a1:1:1 [0] NCCL INFO Bootstrap : Using em5:192.168.122.1<0>\n" + listening + noRoute, "(a1 announced its interface em5; b2 uses em4)", "host b2 (peer 192.168.122.1<52822> on a1)"},
+		"an interface that is not there": {"a1:1:1 [0] NCCL INFO NCCL_SOCKET_IFNAME set by environment to eth7\na1:1:1 [0] bootstrap.cc:45 NCCL WARN Bootstrap : no socket interface found\n", "no interface matches NCCL_SOCKET_IFNAME (eth7),", "host a1"},
+		"another process on the GPU":     {outOf + "Process 77 has 22.91 GiB memory in use. Including non-PyTorch memory, this process has 716.00 MiB memory in use.\n", "other processes fill the GPU: process 77 has 22.91 GiB, the worker itself 716.00 MiB", "rank 2"},
+		"mostly its own memory":          {outOf + "Process 77 has 1.91 GiB memory in use. Including non-PyTorch memory, this process has 20.00 GiB memory in use.\n", "the worker ran out of GPU memory", "rank 2"},
+		"dmesg of a host":                {"==> dmesg-gn14.log <==\n" + xid, "a GPU's hardware failed", "host gn14"},
+		"host of dmesg":                  {"==> gn14.dmesg <==\n" + xid, "a GPU's hardware failed", "host gn14"},
+		"dmesg behind a prompt":          {"u@gn14:~$ sudo dmesg -T | grep NVRM\n" + xid, "a GPU's hardware failed", "host gn14"},
+		"dmesg over ssh":                 {"login1$ ssh gn14 'sudo dmesg | tail -5'\n" + xid, "a GPU's hardware failed", "host gn14"},
+		"another command":                {"u@login1:~$ srun -N2 ./train\n" + xid, "a GPU's hardware failed", ""},
+		"the next command":               {"u@gn14:~$ nvidia-smi\nu@gn14:~$ srun -N2 ./train\n" + xid, "a GPU's hardware failed", ""},
+		"a rank differs from others":     {"[rank1]: " + differ + "Rank 1 is running collective: A, but Rank 5 is running collective: B\n[rank0]: " + differ + "Rank 0 is running collective: A, but Rank 5 is running collective: B\n", "ranks are in different collectives", "rank 5"},
+		"two ranks differ":               {"[rank1]: " + differ + "Rank 1 is running collective: A, but Rank 0 is running collective: B\n[rank0]: " + differ + "Rank 0 is running collective: B, but Rank 1 is running collective: A\n", "ranks are in different collectives", "ranks 0, 1"},
+		"a pod is pending":               {"w-2   1/1   Running   0   2m\nw-3   0/1   Pending   0   2m\n" + ssh, "its pod does not run (Pending)", "host w-3.svc"},
+		"a pod runs":                     {"w-3   1/1   Running   0   2m\n" + ssh, "the launcher could not resolve the name of a host", "host w-3.svc"},
+		"the host of the effect":         {"Host key verification failed.\n[mpiexec@n3] check_exit_codes (x.c:117): unable to run bstrap_proxy on n4 (pid 12, exit code 65280)\n", "the launcher could not log in to a host over ssh", "host n4"},
+		"ranks that announced nothing":   {"GLOBAL_RANK: 0, MEMBER: 1/4\nGLOBAL_RANK: 1, MEMBER: 2/4\nDistStoreError: Timed out after 1801 seconds waiting for clients. 2/4 clients joined.\n", "in time; no process announced ranks 2, 3", ""},
+		"memory that nobody names":       {outOf + "Including non-PyTorch memory, this process has 1.05 GiB memory in use.\n", "other processes fill the GPU: they have 22.4 GiB, the worker itself 1.05 GiB", "rank 2"},
+		"an address of another network":  {listening + strings.ReplaceAll(noRoute, "192.168.122.1", "172.16.0.4"), "(it is in another network than that of b2: 10.0.0.2 of em4)", "host b2 (peer 172.16.0.4<52822>)"},
+		"an address of the same network": {listening + strings.ReplaceAll(noRoute, "192.168.122.1", "10.0.7.4"), "a peer's address cannot be reached", "host b2 (peer 10.0.7.4<52822>)"},
+		"the root reports a rank":        {"a1:1:2 [0] bootstrap.cc:131 NCCL WARN Bootstrap Root : rank 1 of 8 ranks has already checked in\n", "two processes have the same RANK", "rank 1"},
+		"a node's file":                  {"==> worker-1.log <==\nTraceback (most recent call last):\n  File \"t.py\", line 3, in <module>\nOSError: [Errno 28] No space left on device\n", "a disk is full", "host worker-1"},
+		"an error while it ends":         {"E coordination_service_agent.cc:725] Failed to disconnect from coordination service with status: DEADLINE_EXCEEDED\nTraceback (most recent call last):\n  File \"t.py\", line 3, in <module>\nXlaRuntimeError: DEADLINE_EXCEEDED: Barrier timed out. Timed out task names:\n/job:jax_worker/replica:0/task:1\n", "not all tasks came to the barrier in time", "rank 1"},
+		"the dataset's own exception":    {"[rank3]: Traceback (most recent call last):\n[rank3]:   File \"t.py\", line 3, in <module>\n[rank3]: ConnectionError: Caught ConnectionError in DataLoader worker process 8.\n[rank3]: Original Traceback (most recent call last):\n[rank3]:   File \"d.py\", line 5, in get\n[rank3]: socket.gaierror: [Errno -3] Temporary failure in name resolution\n", "a host's name could not be resolved", "rank 3"},
+		"a rank and its local rank":      {"[default2]:x.cu:1290: f: block: [1,0,0], thread: [6,0,0] Assertion `i < n` failed.\n[default2]:[E ProcessGroupNCCL.cpp:1182] [Rank 6] NCCL watchdog thread terminated with exception: CUDA error: device-side assert triggered\n", "illegal access", "rank 6"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			found := scan(t, oneFile(tt.log)...)
+			if len(found) == 0 || !strings.Contains(found[0].Meaning, tt.meaning) || found[0].blamed() != tt.blamed {
+				t.Fatalf("got %+v, want %q, blamed %q", found, tt.meaning, tt.blamed)
+			}
+		})
+	}
+}
+
+// TestAttemptBefore shows when the output of a container before its restart is the cause.
+func TestAttemptBefore(t *testing.T) {
+	const (
+		failed = "ssh: Could not resolve hostname w-1: Name or service not known\nORTE was unable to reliably start one or more daemons.\n"
+		worked = "pi is approximately 3.14\n"
+	)
+	for name, tt := range map[string]struct {
+		log   string
+		found bool
+	}{
+		"files":                 {"==> master-0-previous.log <==\n" + failed + "==> master-0.log <==\n" + worked, false},
+		"commands":              {"$ kubectl logs job/pi --previous\n" + failed + "$ kubectl logs job/pi\n" + worked, false},
+		"only the one before":   {"$ kubectl logs job/pi --previous\n" + failed + "$ kubectl get pods\n", true},
+		"another pod's":         {"==> a-previous.log <==\n" + failed + "==> b.log <==\n" + worked, true},
+		"it failed as before":   {"==> a-previous.log <==\n" + failed + "==> a.log <==\n" + failed, true},
+		"a file of another job": {"==> a.log <==\n" + failed + "==> b.log <==\n" + worked, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if found := scan(t, oneFile(tt.log)...); len(found) > 0 != tt.found {
+				t.Errorf("got %d findings, want some: %v", len(found), tt.found)
+			}
+		})
+	}
+}
+
+// setsIndex returns a line in which a host says that a variable of NCCL is set.
+func setsIndex(host, value string) string {
+	return host + ":1:1 [0] NCCL INFO NCCL_IB_GID_INDEX set by environment to " + value + ".\n"
+}
