@@ -140,6 +140,7 @@ func (s *Scanner) record(e *event, detail string) *event {
 		s.openExcerpt(e)
 	}
 	s.flood.present.group = g
+	s.followCrash(e)
 	if last := s.lastEvent; last == nil || e.kind.Tier() <= last.kind.Tier() || last.stream != e.stream || e.number-last.number > detailLines {
 		s.lastEvent = e
 	}

@@ -106,6 +106,9 @@ func isDistributed(e *python.Exception) bool {
 // than the exception's class.
 func (s *Scanner) recordException(t *tracebackReader, e python.Exception, end int64) {
 	defer func() { t.lineBefore = lineBefore{} }() // of this exception only
+	if e.FromLauncher && !strings.HasSuffix(e.Class, "ChildFailedError") {
+		s.job.facts[catalogue.AgentFailed] = true
+	}
 	events := t.events
 	t.events = nil
 	if t.quotes {

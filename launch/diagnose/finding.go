@@ -139,6 +139,10 @@ func (s *Scanner) refine(f *Finding, row *compiledRow, e *event) {
 	if missing := s.job.writers.announced.missing(); missing != nil && row.Key == catalogue.RowClients {
 		f.Meaning += "; no process announced " + rankList(missing)
 	}
+	if host := s.job.sharedHost(); host != "" && f.ID == "X-PORT" && s.job.facts[catalogue.AgentFailed] {
+		f.Meaning += ": Slurm started several tasks on " + host + ", and each task a torchrun"
+		f.Fix = "start one torchrun on each node (srun --ntasks-per-node=1, with --nodes as --nnodes); otherwise " + f.Fix
+	}
 	if f.ID == "X-CUDAOOM" {
 		f.blameOtherProcesses()
 	}

@@ -125,6 +125,7 @@ func (s *Scanner) classify(l *line, hasWord bool) {
 	s.job.recordWriter(l)
 	ofStack := s.continueText(l)
 	s.nameRecord(l)
+	s.readStackFrame(l)
 	isKnown := false
 	if hasWord {
 		for i, f := range s.matcher.jobLines {

@@ -29,7 +29,7 @@ func (s *Scanner) locate(e *event) {
 			e.rank, e.host = end.rank, end.host
 		case e.local >= 0 && e.task <= 0 && s.hasOneNode():
 			e.rank = e.local
-		case e.local < 0 && e.task >= 0:
+		case e.local < 0 && e.task >= 0 && !s.tasksAreAgents():
 			e.rank = e.task
 		}
 	}
@@ -48,6 +48,14 @@ func (s *Scanner) locate(e *event) {
 	if e.host == "" && task >= 0 {
 		e.host = s.job.taskHosts[task]
 	}
+}
+
+// tasksAreAgents reports whether the tasks of srun are torchrun's agents: an agent says that
+// the worker of a local rank has another rank.
+func (s *Scanner) tasksAreAgents() bool {
+	return slices.ContainsFunc(s.job.ends, func(end workerEnd) bool {
+		return end.event.local >= 0 && end.event.rank >= 0 && end.event.local != end.event.rank
+	})
 }
 
 // endOf returns the event of the only end that a launcher reports for the
@@ -246,6 +254,19 @@ func (s *Scanner) hasOneNode() bool {
 		return s.worldSize() > 0 && s.worldSize() <= top+1
 	}
 	return false
+}
+
+// sharedHost returns a host with several tasks of Slurm, "" if none has.
+func (j *job) sharedHost() string {
+	seen := map[string]bool{}
+	for _, task := range slices.Sorted(maps.Keys(j.taskHosts)) {
+		if host := j.taskHosts[task]; seen[host] {
+			return host
+		} else if host != "" {
+			seen[host] = true
+		}
+	}
+	return ""
 }
 
 // hostOf returns the host of a rank, "" if it is unknown.

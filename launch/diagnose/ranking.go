@@ -69,7 +69,7 @@ func adoptHost(all []*hypothesis) {
 	host := ""
 	for _, h := range all[1:] {
 		distance := h.first.number - top.number
-		isAbout := h.row.ID() == top.row.ID() || slices.Contains(top.row.Explains, h.row.ID())
+		isAbout := h.row.ID() == top.row.ID() || slices.Contains(top.row.Explains, h.row.ID()) || slices.Contains(top.row.Checks, h.row.ID())
 		if h.first.log != top.log || h.first.host == "" || !isAbout || max(distance, -distance) > 2*besideSpan {
 			continue
 		}

@@ -88,6 +88,9 @@ func (r *report) readField(s *Scanner, l *line, name string, value []byte) {
 			r.worker.when = t
 		}
 	case "host":
+		if r.worker.row == nil { // the line with the time is cut off
+			r.worker = *s.newEvent(s.matcher.byKey[catalogue.RowNoReason], l)
+		}
 		r.worker.host = match.PlainText(value)
 	case "rank":
 		if m := reportRank().FindSubmatch(value); m != nil {

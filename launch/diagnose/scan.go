@@ -54,17 +54,23 @@ type current struct {
 	number int64 // of the line, from 1
 	pieces int64 // lines and parts between carriage returns that were read
 	clock
-	report        report
+	report report
 	sections
 	hasText       bool   // a line is not empty
 	lastLine      string // the last such line, if the log is the end of a worker's output
 	unfinished    unfinished
-	rayTask       *event // the task of Ray that a line named last
-	lastEvent     *event // the last event of a row
-	described     *event // the pod that kubectl describes
-	lastLoud      *event // the last line that only a general row knew
-	formatChecked bool   // the scanner knows whether it is text
+	formatChecked bool // the scanner knows whether it is text
+	recent
 	window
+}
+
+// recent are the last events of some kinds, of which later lines may say more; nil: none.
+type recent struct {
+	rayTask   *event // the task of Ray that a line named
+	lastEvent *event // of a row
+	described *event // the pod that kubectl describes
+	lastLoud  *event // a line that only a general row knew
+	crash     *event // a crash in native code whose stack may follow
 }
 
 // sections are the files of which tail, head or a command prints the lines of a log.

@@ -126,7 +126,7 @@ func networkRows() []Row {
 			Cause: "a host's name could not be resolved", Fix: "use the address instead of the name, or correct DNS or /etc/hosts on this node", Seen: "libc, torch", Source: "getaddrinfo(3)",
 		},
 		{
-			Key: "x12", Checks: ids("X-PORT", "R02"), Kind: Primary, Pattern: `failed to listen on any local network address|EADDRINUSE|(?:RuntimeError|OSError|DistNetworkError|gorun|srun)\b.*Address already in use|bind: address already in use`,
+			Key: "x12", Quote: "errno: 98", Checks: ids("X-PORT", "R02"), Kind: Primary, Pattern: `failed to listen on any local network address|EADDRINUSE|(?:RuntimeError|OSError|DistNetworkError|gorun|srun)\b.*Address already in use|bind: address already in use`,
 			Cause: "a port is in use, by an old process or another job", Fix: "`ss -ltnp` shows the process that has it; use another --master-port, or let gorun choose", Seen: "torch, libc", Source: "socket.cpp",
 		},
 		{

@@ -46,8 +46,12 @@ type Row struct {
 // Fact is something that lines say about the whole job.
 type Fact string
 
-// AskedInfiniBand says that the job asked for InfiniBand, or uses it.
-const AskedInfiniBand Fact = "InfiniBand was asked for"
+const (
+	// AskedInfiniBand says that the job asked for InfiniBand, or uses it.
+	AskedInfiniBand Fact = "InfiniBand was asked for"
+	// AgentFailed says that an agent of torchrun failed itself, not one of its workers.
+	AgentFailed Fact = "an agent of torchrun failed"
+)
 
 // ID returns the id of a finding from this row.
 func (r *Row) ID() string { return r.Checks[0] }

@@ -27,7 +27,7 @@ func (known Pods) length(p []byte) int {
 			return n
 		}
 		next := bytes.IndexByte(front[n:], ' ') + 1
-		isNew = isNew && front[0] != '[' && isName(bytes.TrimSuffix(front[n:n+next], []byte{' '}))
+		isNew = isNew && front[0] != '[' && isName(bytes.Trim(front[n:n+next], "[] "))
 		if n += next; next == 0 {
 			break
 		}
