@@ -13,6 +13,11 @@ type announcements struct {
 	size  int // of the world that they name
 	ranks map[int]*announcement
 	last  *event
+	hosts map[int]*soleName // on which ranks say that they run
+}
+
+func newAnnouncements() announcements {
+	return announcements{ranks: map[int]*announcement{}, hosts: map[int]*soleName{}}
 }
 
 // announcement counts the lines that announce one rank. Where lines name their writers,
@@ -26,6 +31,20 @@ type announcement struct {
 // announceLine matches what frameworks print when a rank starts: its number and that of
 // all ranks.
 const announceLine = `GLOBAL_RANK: (?P<rank>\d{1,6}), MEMBER: \d+/(?P<size>\d{1,6})|Global Rank: (?P<rank2>\d{1,6}), World Size: (?P<size2>\d{1,6})|\brank (?P<rank3>\d{1,6}) of world size (?P<size3>\d{1,6})`
+
+// placeLine matches what programs print when a rank starts: its number and its host.
+const placeLine = `\bHostname (?P<host>[\w.-]+), pid \d+, rank (?P<rank>\d{1,6}) / size|\b(?i:starting|started) rank (?P<rank2>\d{1,6}) on (?:host |node )?(?P<host2>[\w.-]+)|\b[Rr]ank[ :=#]*(?P<rank3>\d{1,6})\b.{0,40}(?: running on (?:host |node )?| on host | on node )(?P<host3>[a-z][\w-]*\d[\w.-]*)|\[(?P<rank4>\d{1,6})/\d+\] init on (?P<host4>[\w.-]+)`
+
+// readPlace reads a line in which a process says on which host its rank runs.
+func (s *Scanner) readPlace(_ *line, f *match.Fields) {
+	hosts, rank := s.job.writers.announced.hosts, f.Number("rank")
+	if hosts[rank] == nil && len(hosts) < maxEntries {
+		hosts[rank] = &soleName{}
+	}
+	if host := f.Text("host"); hosts[rank] != nil && !noHost().MatchString(host) {
+		hosts[rank].add(host)
+	}
+}
 
 // readAnnouncement reads a line in which a process announces its rank.
 func (s *Scanner) readAnnouncement(l *line, f *match.Fields) {

@@ -249,7 +249,7 @@ func (s *Scanner) hangEvent() *event {
 		}
 	}
 	if len(missing) > 0 {
-		e.named = s.job.writers.gaps(missing)
+		e.named = s.job.gaps(missing)
 		e.text += "; " + rankList(missing) + " did not begin, as far as this log shows"
 	}
 	return e

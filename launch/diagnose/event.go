@@ -28,6 +28,9 @@ const (
 	// wentOnBeside is the number of such lines of another worker that show that the job
 	// survived an error in words that no row knows.
 	wentOnBeside = 12
+	// wentOnAfterRay is that number after Ray killed tasks for their memory, which it starts
+	// again.
+	wentOnAfterRay = 1
 )
 
 // event is one piece of evidence: a line or a traceback that has a meaning.
@@ -36,6 +39,7 @@ type event struct {
 	kind   catalogue.Kind // the row's, unless the event changes it
 	log    int
 	number int64
+	of     string // the file or the command whose lines the log contains; "": unknown
 	when   prefix.Stamp
 	stream streamKey
 
@@ -88,6 +92,12 @@ func (e *event) mayBeHandled() bool {
 
 // survived reports whether the worker survived e.
 func (e *event) survived() bool {
+	if e.row.Key == catalogue.RowRayMemory && !e.inTraceback && e.beside > wentOnAfterRay {
+		return true
+	}
+	if (e.row.Key == catalogue.RowStall || e.row.Key == catalogue.RowStalledRanks) && max(e.later, e.beside) > 2 { // the ranks came
+		return true
+	}
 	return e.handled || e.later > survivedAfter || e.kind.Has(catalogue.MayBeCaught) && e.later > lastLines || e.kind.Has(catalogue.General) && e.beside > wentOnBeside
 }
 
@@ -196,7 +206,7 @@ func (s *Scanner) groupOf(e *event, detail string) *group {
 // newEvent returns the event of a line.
 func (s *Scanner) newEvent(row *compiledRow, l *line) *event {
 	return &event{
-		row: row, kind: row.Kind, log: l.stream.log, number: l.number, when: l.When, stream: l.stream,
+		row: row, kind: row.Kind, log: l.stream.log, number: l.number, of: s.sectionName(), when: l.When, stream: l.stream,
 		text: match.PlainText(l.raw), marks: marks{repeated: s.flood.isRepeated()},
 		origin: origin{rank: l.Rank, local: l.Local, task: l.Task, pid: l.PID, host: l.Host, home: s.present().home.known()},
 	}

@@ -173,6 +173,9 @@ func (s *Scanner) explainBy(best *event, t *tracebackReader, e *python.Exception
 			best.text += at
 		}
 	}
+	if raised := e.Raised(); raised != "" && best.excerpt != nil && len(best.excerpt.before) == 0 {
+		best.excerpt.before = []string{match.PlainText([]byte(raised))}
+	}
 	t.previous = best
 }
 

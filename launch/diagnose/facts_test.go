@@ -1,6 +1,7 @@
 package diagnose
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 )
@@ -49,14 +50,72 @@ func TestFacts(t *testing.T) {
 		"a node's file":                  {"==> worker-1.log <==\nTraceback (most recent call last):\n  File \"t.py\", line 3, in <module>\nOSError: [Errno 28] No space left on device\n", "a disk is full", "host worker-1"},
 		"an error while it ends":         {"E coordination_service_agent.cc:725] Failed to disconnect from coordination service with status: DEADLINE_EXCEEDED\nTraceback (most recent call last):\n  File \"t.py\", line 3, in <module>\nXlaRuntimeError: DEADLINE_EXCEEDED: Barrier timed out. Timed out task names:\n/job:jax_worker/replica:0/task:1\n", "not all tasks came to the barrier in time", "rank 1"},
 		"the dataset's own exception":    {"[rank3]: Traceback (most recent call last):\n[rank3]:   File \"t.py\", line 3, in <module>\n[rank3]: ConnectionError: Caught ConnectionError in DataLoader worker process 8.\n[rank3]: Original Traceback (most recent call last):\n[rank3]:   File \"d.py\", line 5, in get\n[rank3]: socket.gaierror: [Errno -3] Temporary failure in name resolution\n", "a host's name could not be resolved", "rank 3"},
-		"two launchers on a node":        {"Traceback (most recent call last):\n  File \"/opt/bin/torchrun\", line 33, in <module>\ntorch.distributed.DistNetworkError: The server socket has failed to listen on any local network address. The server socket has failed to bind to [::]:12211 (errno: 98 - Address already in use).\nsrun: error: n1: task 0: Exited with exit code 1\nsrun: error: n1: task 1: Terminated\n", "Slurm started several tasks on n1, and each task a torchrun", "rank 0 on n1"},
-		"one launcher on each node":      {"Traceback (most recent call last):\n  File \"/opt/bin/torchrun\", line 33, in <module>\ntorch.distributed.DistNetworkError: The server socket has failed to listen on any local network address. The server socket has failed to bind to [::]:12211 (errno: 98 - Address already in use).\nsrun: error: n1: task 0: Exited with exit code 1\nsrun: error: n2: task 1: Terminated\n", "a port is in use, by an old process or another job", "rank 0 on n1"},
+		"two launchers on a node":        {"Traceback (most recent call last):\n  File \"/opt/bin/torchrun\", line 33, in <module>\ntorch.distributed.DistNetworkError: The server socket has failed to listen on any local network address. The server socket has failed to bind to [::]:12211 (errno: 98 - Address already in use).\nsrun: error: n1: task 0: Exited with exit code 1\nsrun: error: n1: task 1: Terminated\n", "Slurm started several tasks on n1, and each task a torchrun", "host n1"},
+		"one launcher on each node":      {"Traceback (most recent call last):\n  File \"/opt/bin/torchrun\", line 33, in <module>\ntorch.distributed.DistNetworkError: The server socket has failed to listen on any local network address. The server socket has failed to bind to [::]:12211 (errno: 98 - Address already in use).\nsrun: error: n1: task 0: Exited with exit code 1\nsrun: error: n2: task 1: Terminated\n", "a port is in use, by an old process or another job", "host n1"},
+		"an interface of several":        {"a1:1:1 [0] NCCL INFO NET/Socket : Using [0]eth0:10.38.10.4<0> [1]eth1:192.168.122.1<0>\n" + listening + noRoute, "(a1 announced its interface eth1; b2 uses em4)", "host b2 (peer 192.168.122.1<52822> on a1)"},
+		"four workers, three wait":       {waits(0) + waits(1) + waits(2) + stopped + failed(1) + agentReport(1, 1), "a rank did not enter a collective", "rank 3"},
+		"four workers, the first is out": {waits(1) + waits(2) + waits(3) + stopped + failed(1) + agentReport(1, 1), "a rank did not enter a collective", "rank 0"},
+		"four workers of a second node":  {waits(5) + waits(6) + waits(7) + stopped + failed(1) + agentReport(5, 1), "a rank did not enter a collective", "rank 4"},
+		"a host that a rank announced":   {"Hostname cn-275, pid 1594, rank 3 / size 4\nHostname cn-220, pid 15, rank 1 / size 4\n[2020-07-14 03:12:41: W horovod/common/stall_inspector.cc:105] One or more tensors were submitted to be reduced by subset of ranks and are waiting for remainder of ranks for more than 60 seconds.\nStalled ops:\nplaceholder_0 [missing ranks: 3]\n", "a rank did not submit a tensor", "rank 3 on cn-275"},
+		"a level below an error":         {"[2025-05-16 14:04:38,116] [INFO] [load:184] [PID:8] [RANK:0] Unable to find prepared dataset in x/6dbb\n[rank1]: RuntimeError: wait timeout after 1800000ms, keys: /default_pg/0\n", "was not ready in time", ""},
+		"all ranks run out":              {strings.Repeat("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.37 GiB.\n", 2) + failed(0), "the worker ran out of GPU memory", "rank 0"},
 		"a rank and its local rank":      {"[default2]:x.cu:1290: f: block: [1,0,0], thread: [6,0,0] Assertion `i < n` failed.\n[default2]:[E ProcessGroupNCCL.cpp:1182] [Rank 6] NCCL watchdog thread terminated with exception: CUDA error: device-side assert triggered\n", "illegal access", "rank 6"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			found := scan(t, oneFile(tt.log)...)
 			if len(found) == 0 || !strings.Contains(found[0].Meaning, tt.meaning) || found[0].blamed() != tt.blamed {
 				t.Fatalf("got %+v, want %q, blamed %q", found, tt.meaning, tt.blamed)
+			}
+		})
+	}
+}
+
+// waits returns the line of torch's watchdog on a rank.
+func waits(rank int) string {
+	return fmt.Sprintf("[rank%d]:[E626 06:24:44.903881913 ProcessGroupNCCL.cpp:616] [Rank %[1]d] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=808, OpType=ALLREDUCE, NumelIn=9, NumelOut=9, Timeout(ms)=600000) ran for 600020 milliseconds before timing out.\n", rank)
+}
+
+// stopped are the lines of an agent of torchrun that stops three workers.
+const stopped = "W0626 06:24:46.010000 5211 torch/distributed/elastic/multiprocessing/api.py:897] Sending process 5242 closing signal SIGTERM\n" +
+	"W0626 06:24:46.011000 5211 torch/distributed/elastic/multiprocessing/api.py:897] Sending process 5244 closing signal SIGTERM\n" +
+	"W0626 06:24:46.011000 5211 torch/distributed/elastic/multiprocessing/api.py:897] Sending process 5245 closing signal SIGTERM\n"
+
+// failed returns the agent's line about the worker of a local rank.
+func failed(local int) string {
+	return fmt.Sprintf("E0626 06:24:47.230000 5211 torch/distributed/elastic/multiprocessing/api.py:869] failed (exitcode: -6) local_rank: %d (pid: 5243) of binary: /opt/bin/python\n", local)
+}
+
+// agentReport returns the agent's report about a worker.
+func agentReport(rank, local int) string {
+	return fmt.Sprintf("Root Cause (first observed failure):\n[0]:\n  time      : 2025-06-26_06:24:46\n  host      : c1\n  rank      : %d (local_rank: %d)\n  exitcode  : -6 (pid: 5243)\n============\n", rank, local)
+}
+
+// TestOvercome shows what a job went on after.
+func TestOvercome(t *testing.T) {
+	const (
+		cq     = "[n1:1188443:0]  ib_log.c:246  UCX  ERROR mlx5_0: ibv_create_cq() failed: Cannot allocate memory\n"
+		stall  = "[1,0]<stderr>:[2021-10-09 15:36:43.594972: W horovod/common/stall_inspector.cc:105] One or more tensors were submitted to be reduced by subset of ranks and are waiting for remainder of ranks for more than 60 seconds.\n[1,0]<stderr>:Missing ranks:\n[1,0]<stderr>:6: [allreduce.weight]\n"
+		killed = "(raylet) [2024-08-25 19:21:02,241 E 11 11] (raylet) node_manager.cc:3064: 12 Workers (tasks / actors) killed due to memory pressure (OOM), 0 Workers crashed due to other reasons at node (ID: b8, IP: 10.0.0.7)\n"
+	)
+	steps := func(n int) string { return strings.Repeat("[1,0]<stdout>:[step 100] loss=6.88 throughput=14.1K\n", n) }
+	for name, tt := range map[string]struct {
+		log   string
+		found bool
+	}{
+		"the shell says 0":          {"$ mpirun -n 2 x\n" + cq + "$ echo $?\n0\n", false},
+		"the shell says 1":          {"$ mpirun -n 2 x\n" + cq + "$ echo $?\n1\n", true},
+		"a number elsewhere":        {"$ mpirun -n 2 x\n" + cq + "$ ls | wc -l\n0\n", true},
+		"the ranks came":            {stall + steps(4), false},
+		"the ranks did not come":    {steps(4) + stall, true},
+		"Ray started tasks again":   {killed + strings.Repeat("Ray objects: 47%|####     | 60/128 [41:20<46:01, 40.6s/it]\n", 3), false},
+		"Ray started none":          {killed, true},
+		"a task was not restarted":  {killed + "ray.exceptions.OutOfMemoryError: Task was killed due to the node running low on memory.\n", true},
+		"the launcher ended with 0": {cq + "torchrun exit code: 0\n", false},
+		"the launcher ended with 1": {cq + "torchrun exit code: 1\n", true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if found := scan(t, oneFile(tt.log)...); len(found) > 0 != tt.found {
+				t.Errorf("got %+v, want some: %v", found, tt.found)
 			}
 		})
 	}
@@ -81,7 +140,7 @@ func TestAttemptBefore(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			if found := scan(t, oneFile(tt.log)...); len(found) > 0 != tt.found {
-				t.Errorf("got %d findings, want some: %v", len(found), tt.found)
+				t.Errorf("got %+v, want some: %v", found, tt.found)
 			}
 		})
 	}

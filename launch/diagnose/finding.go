@@ -46,10 +46,13 @@ type Finding struct {
 	Node  string `json:"node,omitempty"` // of Kubernetes, on which the pod Host ran
 	Peer  string `json:"peer,omitempty"` // the lost or unreachable peer that the line names
 
-	File  string `json:"file"` // of the first line; "-" for standard input
-	Line  int64  `json:"line"` // from 1; 0: none
-	Count int64  `json:"count"`
-	Text  string `json:"text"` // that line, without prefixes and colours
+	File string `json:"file"` // of the first line; "-" for standard input
+	// Section is the file or the command whose lines File contains there, as tail's heads and
+	// prompts of a shell show it.
+	Section string `json:"section,omitempty"`
+	Line    int64  `json:"line"` // from 1; 0: none
+	Count   int64  `json:"count"`
+	Text    string `json:"text"` // that line, without prefixes and colours
 
 	// Context is what the same writer printed right before the line and after it, at most
 	// 7 lines.
@@ -109,13 +112,13 @@ func (s *Scanner) finding(h *hypothesis) Finding {
 	e := h.shownEvent()
 	f := Finding{
 		ID: h.row.ID(), Checks: h.row.Checks[1:], Row: h.row.Key, Severity: h.severity,
-		Rank: e.rank, Local: e.local, Host: e.host, Peer: s.job.nccl.nameHost(e.peer), File: s.logs[e.log].Name, Line: e.number,
+		Rank: e.rank, Local: e.local, Host: e.host, Peer: s.job.nccl.nameHost(e.peer), File: s.logs[e.log].Name, Section: e.of, Line: e.number,
 		Count: h.count, Text: e.text, Context: e.excerpt.lines(), Meaning: h.row.Cause, Fix: h.row.Fix,
 	}
 	if s.logs[e.log].isTail {
 		f.Line = 0
 	}
-	f.ofJob = e.isShared
+	f.ofJob = slices.ContainsFunc(h.events, func(e *event) bool { return e.isShared })
 	s.refine(&f, h.row, e)
 	s.place(&f, h, e)
 	s.job.nccl.sharpen(&f)

@@ -35,6 +35,7 @@ func (f *Finding) blameOtherProcesses() {
 		texts = append(texts, fmt.Sprintf("they have %.4g GiB", sum/1024))
 	}
 	if sum <= mebibytes(own[1], own[2]) {
+		f.Fix = "the worker itself has " + own[1] + " " + own[2] + " of it: use smaller batches or sequences, activation checkpointing, sharding or offloading (an optimizer's states too); memory that an earlier part of the same program holds counts as well"
 		return
 	}
 	f.Meaning = "other processes fill the GPU: " + strings.Join(texts[:min(len(texts), 4)], ", ") + ", the worker itself " + own[1] + " " + own[2]

@@ -69,14 +69,15 @@ type writers struct {
 	differ bool             // a line has a rank and another local rank
 	hosts  map[string]struct{}
 
+	agents    agents
 	announced announcements
 }
 
 func newJob() job {
 	return job{
-		facts: map[catalogue.Fact]bool{}, writers: writers{ranks: map[int]struct{}{}, locals: map[int]struct{}{}, hosts: map[string]struct{}{}, announced: announcements{ranks: map[int]*announcement{}}},
+		facts: map[catalogue.Fact]bool{}, writers: writers{ranks: map[int]struct{}{}, locals: map[int]struct{}{}, hosts: map[string]struct{}{}, agents: agents{}, announced: newAnnouncements()},
 		pids: map[process]membership{}, nodes: map[string]string{}, waiting: map[string]string{}, inits: map[initKey]lineRef{},
-		nccl: ncclLines{versions: byHost{}, addresses: map[string]announced{}, variables: map[string]byHost{}}, watchdogs: watchdogs{timeouts: map[int]collectiveTimeout{}, stopped: map[int]struct{}{}}, attempts: attempts{outcomes{}, outcomes{}, map[command]bool{}}, endings: endings{exited: map[int]*event{}, taskHosts: map[int]string{}, wentWell: map[int]bool{}},
+		nccl: ncclLines{versions: byHost{}, addresses: map[string]announced{}, others: map[string]announced{}, variables: map[string]byHost{}}, watchdogs: watchdogs{timeouts: map[int]collectiveTimeout{}, stopped: map[int]struct{}{}}, attempts: attempts{outcomes{}, outcomes{}, map[command]bool{}}, endings: endings{exited: map[int]*event{}, taskHosts: map[int]string{}, wentWell: map[int]bool{}},
 	}
 }
 
@@ -143,6 +144,7 @@ func jobLines() []jobLine {
 		all = append(all, jobLine{pattern: pattern, read: (*Scanner).readEnd})
 	}
 	return append(all, []jobLine{
+		{pattern: `Sending process (?P<pid>\d+) closing signal`, read: (*Scanner).readStoppedWorker},
 		{pattern: endCodes, read: (*Scanner).readEndCode},
 		{pattern: `^node (?P<host>\S+) exiting (?:improperly|without calling)`, read: (*Scanner).readEndHost},
 		{pattern: `\*\*\* reported by process \[\d+,(?P<rank>\d{1,6})\]`, read: (*Scanner).readReporter},
@@ -167,6 +169,7 @@ func jobLines() []jobLine {
 		{pattern: `ray::\S+\(\) \(pid=(?P<pid>\d+)(?:, ip=(?P<host>[^\s,)]+))?`, read: (*Scanner).readRayTask},
 		{pattern: `comm 0x[0-9a-fA-F]+ rank (?P<rank>\d+) n[rR]anks (?P<size>\d+)(?:.* commId (?P<comm>0x\w+))?.* - (?:Init )?(?P<state>START|COMPLETE|Init COMPLETE)`, read: (*Scanner).readInit},
 		{pattern: `Bootstrap ?: Using (?:\[\d+\])?(?P<interface>[\w.@-]+):(?P<address>[0-9a-fA-F.:]+)(?:%\w+)?<`, read: (*Scanner).readAddress},
+		{pattern: `NET/Socket ?: Using \[0\]`, read: (*Scanner).readInterfaces},
 		{pattern: `(?i)NCCL_NET set by environment to ib|NCCL_NET=ib|network ib not found|using network ib`, read: func(s *Scanner, _ *line, _ *match.Fields) { s.job.facts[catalogue.AskedInfiniBand] = true }},
 		{pattern: `(?P<name>NCCL_\w+) set by environment to (?P<value>[^\s.]+(?:\.[^\s.]+)*)`, read: (*Scanner).readVariable},
 		{pattern: `NCCL version (?P<version>\d+\.\d+\.\d+)\+`, read: (*Scanner).readVersion},
@@ -179,6 +182,7 @@ func jobLines() []jobLine {
 		{pattern: `(?i)watchdog caught collective operation timeout|detected by watchdog at work(?:: (?P<work>\d+))?|(?P<failed>Some NCCL operations have failed or timed out)`, read: (*Scanner).readWatchdog},
 		{pattern: `(?P<root>first observed failure)|^\s*Failures:\s*$`, read: (*Scanner).readElastic},
 		{pattern: announceLine, read: (*Scanner).readAnnouncement},
+		{pattern: placeLine, read: (*Scanner).readPlace},
 		{pattern: `(?i)world_size\W{1,4}(?P<size>\d{1,7})\b`, read: func(s *Scanner, _ *line, f *match.Fields) {
 			s.job.world = max(s.job.world, min(f.Number("size"), 1<<20))
 		}},

@@ -136,7 +136,7 @@ func (s *Scanner) classify(l *line, hasWord bool) {
 			}
 		}
 		words := l.words
-		if t := s.tracebacks[l.stream]; t != nil && t.isOpen() || s.flood.isSilent() || ofStack { // its class and frames say more
+		if t := s.tracebacks[l.stream]; t != nil && t.isOpen() || s.flood.isSilent() || ofStack || l.Calm { // its class and frames say more
 			words = words.without(s.matcher.general)
 		}
 		if t := s.tracebacks[l.stream]; t != nil && t.isSource(l.raw) {

@@ -53,7 +53,7 @@ func (s *Scanner) locate(e *event) {
 // tasksAreAgents reports whether the tasks of srun are torchrun's agents: an agent says that
 // the worker of a local rank has another rank.
 func (s *Scanner) tasksAreAgents() bool {
-	return slices.ContainsFunc(s.job.ends, func(end workerEnd) bool {
+	return s.job.facts[catalogue.AgentFailed] || slices.ContainsFunc(s.job.ends, func(end workerEnd) bool {
 		return end.event.local >= 0 && end.event.rank >= 0 && end.event.local != end.event.rank
 	})
 }
@@ -81,14 +81,14 @@ func (s *Scanner) nameWriters(events []*event) {
 	printed := map[string]int{} // how many events without an origin have such words
 	for _, e := range events {
 		if !e.hasOrigin() {
-			printed[e.words()]++
+			printed[e.likeness()]++
 		}
 	}
 	for _, e := range events {
 		if e.hasOrigin() || e.kind == catalogue.Root || e.kind == catalogue.Stop || e.derived {
 			continue
 		}
-		end, hasTwin := s.endAfter(e), printed[e.words()] > 1 // another worker may have printed it, too
+		end, hasTwin := s.endAfter(e), printed[e.likeness()] > 1 // another worker may have printed it, too
 		if end != nil && hasTwin && s.endsBeside(end) {
 			continue // each of the hosts printed it
 		}
@@ -148,14 +148,6 @@ func (s *Scanner) endAfter(e *event) *event {
 		}
 	}
 	return next
-}
-
-// words returns the text of e, of an exception without its place.
-func (e *event) words() string {
-	if at := strings.LastIndex(e.text, " ("); at >= 0 && e.row.Key == catalogue.RowException && strings.HasSuffix(e.text, ")") {
-		return e.text[:at]
-	}
-	return e.text
 }
 
 // endsBeside reports whether a worker of another host ended right after end and with the
@@ -288,6 +280,11 @@ func sameHost(a, b string) bool {
 // different hosts.
 func (j *job) findHosts() {
 	j.hosts, j.byPID = map[int]string{}, map[int]int{}
+	for rank, host := range j.writers.announced.hosts {
+		if name := host.known(); name != "" {
+			j.hosts[rank] = name
+		}
+	}
 	several, twice := map[int]bool{}, map[int]bool{}
 	for p, m := range j.pids {
 		if host, known := j.hosts[m.rank]; known && host != p.host {

@@ -85,6 +85,7 @@ func titleOf(p []byte) (title string, host string, ok bool) {
 
 // readSection reads a line that begins the lines of another file.
 func (s *Scanner) readSection(p []byte) bool {
+	s.readShellCode(p)
 	title, host, ok := titleOf(p)
 	if !ok {
 		return s.readPrompt(p)
@@ -124,6 +125,7 @@ func (s *Scanner) readPrompt(p []byte) bool {
 		s.section = nil
 	}
 	command := f.Text("command")
+	s.asked = command == "echo $?"
 	named := match.FindFields(localCommand(), []byte(command))
 	if named == nil {
 		return false
@@ -134,6 +136,22 @@ func (s *Scanner) readPrompt(p []byte) bool {
 	}
 	s.beginSection(&section)
 	return false
+}
+
+// readShellCode reads the line below `echo $?`: the exit code of the command before.
+func (s *Scanner) readShellCode(p []byte) {
+	code := string(bytes.TrimSpace(p))
+	if !s.asked || code == "" {
+		return
+	}
+	s.asked = false
+	l := &line{stream: streamKey{log: len(s.logs) - 1}, number: s.number}
+	if code == "0" {
+		s.overcome(l)
+		s.job.wentWell[l.stream.log] = true
+	} else if len(code) <= 3 && strings.Trim(code, "0123456789") == "" {
+		s.readFailure(l, nil)
+	}
 }
 
 // ofPrevious matches what names the output of a container before its restart.
@@ -148,6 +166,15 @@ func (s *Scanner) beginSection(next *Log) {
 		s.job.restarted[l.stream.log] = l.number
 	}
 	s.section, s.sections.last = next, next.Name
+}
+
+// sectionName returns the name of the file of which the log contains the present lines, ""
+// if it is unknown.
+func (s *Scanner) sectionName() string {
+	if s.section == nil {
+		return ""
+	}
+	return match.PlainText([]byte(s.section.Name))
 }
 
 // LogOf reads from a file's name which worker wrote the file: rank3.log is of

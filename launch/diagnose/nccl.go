@@ -12,7 +12,8 @@ import (
 
 // ncclLines holds what the processes say of their NCCL when they start.
 type ncclLines struct {
-	addresses map[string]announced // by address
+	addresses map[string]announced // by address, of the bootstrap
+	others    map[string]announced // by address, of the other interfaces
 	version   string               // the last that a line named
 	versions  byHost
 	variables map[string]byHost // by name
@@ -30,6 +31,18 @@ type byHost map[string]string
 func (s *Scanner) readAddress(l *line, f *match.Fields) {
 	if l.Host != "" && len(s.job.nccl.addresses) < maxTracked {
 		s.job.nccl.addresses[f.Text("address")] = announced{l.Host, f.Text("interface")}
+	}
+}
+
+// ownAddress matches one interface in the list of those that carry data.
+var ownAddress = match.Lazy(`\[\d+\]([\w.@-]+):([\d.]+)<`)
+
+// readInterfaces reads the interfaces that carry the data of a rank.
+func (s *Scanner) readInterfaces(l *line, _ *match.Fields) {
+	for _, m := range ownAddress().FindAllSubmatch(l.raw, 16) {
+		if others := s.job.nccl.others; l.Host != "" && len(others) < maxTracked {
+			others[string(m[2])] = announced{l.Host, string(m[1])}
+		}
 	}
 }
 
@@ -71,7 +84,10 @@ func (n *ncclLines) addressesOf(host string) []string {
 // announcedBy returns who announced the address of a peer.
 func (n *ncclLines) announcedBy(peer string) announced {
 	address, _, _ := strings.Cut(peer, "<")
-	return n.addresses[address]
+	if a, ok := n.addresses[address]; ok {
+		return a
+	}
+	return n.others[address]
 }
 
 // nameHost adds the host to a peer that a line names by its address.

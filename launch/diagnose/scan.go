@@ -77,6 +77,7 @@ type recent struct {
 type sections struct {
 	section *Log   // the present one; nil: unknown
 	last    string // its name, or that of the one before
+	asked   bool   // the line before asks the shell for an exit code
 }
 
 // clock is the last time in the log.

@@ -162,6 +162,9 @@ func (f *Finding) quote() string {
 	if f.Line == 0 {
 		return f.Text
 	}
+	if f.Section != "" {
+		return fmt.Sprintf("%s:%d (%s): %s", f.File, f.Line, f.Section, f.Text)
+	}
 	return fmt.Sprintf("%s:%d: %s", f.File, f.Line, f.Text)
 }
 

@@ -121,7 +121,7 @@ func (s *Scanner) timeoutEvent() *event {
 	}
 	here := fmt.Sprintf("%s in %s", waitText(waiting), collective)
 	if len(missing) == 0 {
-		missing = j.writers.gaps(unseen)
+		missing = j.gaps(unseen)
 	}
 	switch {
 	case j.folded > 0 && len(missing)+len(unseen) <= j.folded:
@@ -129,7 +129,11 @@ func (s *Scanner) timeoutEvent() *event {
 		e.rank = -1
 		return e
 	case len(missing) > 0:
-		return s.watchdogEvent(catalogue.RowMissing, missing, fmt.Sprintf("%s; %s reported no time-out", here, rankList(missing)))
+		e := s.watchdogEvent(catalogue.RowMissing, missing, fmt.Sprintf("%s; %s reported no time-out", here, rankList(missing)))
+		if _, prints := j.writers.ranks[missing[0]]; !prints {
+			e.excerpt = j.firstTimeout.excerpt
+		}
+		return e
 	case len(unseen) > 0: // the log does not cover them
 		e := s.watchdogEvent(catalogue.RowMissing, nil, fmt.Sprintf("%s; no line here begins with %s: read what those printed last", here, rankList(unseen)))
 		e.rank, e.excerpt = -1, j.firstTimeout.excerpt
@@ -142,15 +146,19 @@ func (s *Scanner) timeoutEvent() *event {
 	return e
 }
 
-// gaps returns the ranks of unseen between ranks that print into the logs. A log covers a
-// rank if it has lines of a lower and of a higher rank. Ranks above all those of a log may
-// run on another node.
-func (w *writers) gaps(unseen []int) []int {
+// gaps returns the ranks of unseen that the logs cover. A log covers a rank if it has lines of
+// a lower and of a higher rank, or the lines of its agent. Ranks above all those of a log
+// may run on another node.
+func (j *job) gaps(unseen []int) []int {
 	low, high := maxEntries, -1
-	for r := range w.ranks {
+	for r := range j.writers.ranks {
 		low, high = min(low, r), max(high, r)
 	}
-	return slices.DeleteFunc(slices.Clone(unseen), func(r int) bool { return r < low || r > high })
+	spans := append(j.agentSpans(), span{low, high + 1})
+	isOpen := func(r int) bool {
+		return !slices.ContainsFunc(spans, func(s span) bool { return s.first <= r && r < s.end })
+	}
+	return slices.DeleteFunc(slices.Clone(unseen), isOpen)
 }
 
 // findDesync returns the ranks that are behind the others, and a text that lists
@@ -228,6 +236,9 @@ func (s *Scanner) worldSize() int {
 	n := s.job.world
 	for r := range s.job.writers.ranks {
 		n = max(n, r+1)
+	}
+	for _, s := range s.job.agentSpans() {
+		n = max(n, s.end)
 	}
 	return min(n, maxEntries)
 }

@@ -4,7 +4,7 @@ package catalogue
 func deviceRows() []Row {
 	const (
 		oneGPU = "call torch.cuda.set_device(LOCAL_RANK) before the first CUDA call, start no more workers than GPUs, and do not set CUDA_VISIBLE_DEVICES to one GPU for all; do not hide the error with NCCL_MULTI_RANK_GPU_ENABLE"
-		drain  = "take the node out of the job (drain it) and reset or replace the GPU"
+		drain  = "take the node out of the job (drain it); reset the GPU or reboot the node, and if it comes again look at power, heat and slot, or replace the GPU"
 		nvml   = "`nvidia-smi` must work for all GPUs of the node: reboot after a driver upgrade, drain a node with a broken GPU"
 	)
 	return []Row{
@@ -125,7 +125,7 @@ func deviceRows() []Row {
 			Cause: "the driver put a page or row of a GPU's memory out of use", Fix: "nothing now; reset that GPU (nvidia-smi -r) when no job uses it", Seen: "kernel", Source: "NVIDIA Xid docs",
 		},
 		{
-			Key: "93a", Checks: ids("X-CUDAERR", "G01"), Kind: Primary, Pattern: `NVRM: Xid \(PCI:\S+\): (?:13|31)\b|\bamdgpu\b.* (?:\[\w*hub\w*\]|VM_L2) page fault|(?:\*ERROR\*|amdgpu:) ring \S+ timeout`,
+			Key: "93a", Checks: ids("X-CUDAERR", "G01"), Kind: Primary, Explains: ids("X-PYEXC"), Pattern: `NVRM: Xid \(PCI:\S+\): (?:13|31)\b|\bamdgpu\b.* (?:\[\w*hub\w*\]|VM_L2) page fault|(?:\*ERROR\*|amdgpu:) ring \S+ timeout`,
 			Cause: "the program did an illegal access on the GPU; the node is in order", Fix: "read that process's stack; compute-sanitizer names the kernel", Seen: "kernel", Source: "the same",
 		},
 		{

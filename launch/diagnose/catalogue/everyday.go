@@ -19,7 +19,7 @@ func everydayRows() []Row {
 		},
 		{
 			Key: RowMPI, Quote: "MPI_ERR_", Checks: ids("X-MPI"), Kind: Clue, Pattern: `(?:MPICH ERROR \[Rank (?P<rank2>\d+)\] .*\[(?P<host>[\w.-]+)\] - .*)?(?:\(rank (?P<rank>\d+) in comm \d+\): )?Fatal error in (?:internal_|P?MPI_?)\w+:(?: |$)|\*\*\* MPI_ERR_\w+: |\(rank (?P<rank3>\d+) in comm \d+\): [^a]|\*\*\* An error occurred in MPI_\w+|MPI_INIT failed for some reason`,
-			Cause: "a call of MPI failed", Fix: "the end of its error stack, and what the same process printed right before it (libfabric, UCX, PSM, the runtime below MPI), say why; look for an earlier error of another rank, too", Seen: "Open MPI, MPICH", Source: "MPI_Error_string(3)",
+			Cause: "a call of MPI failed", Fix: "the end of its error stack, and what the same process printed right before it (libfabric, UCX, PSM, the runtime below MPI), say why; look for an earlier error of another rank, too", Seen: "Open MPI, MPICH", Topical: true, Source: "MPI_Error_string(3)",
 		},
 		{
 			Key: "s02", Checks: ids("X-MPI", "N01"), Kind: Clue, Explains: ids("X-MPI"), Pattern: `selected (?:pml|btl|mtl) \S+, but peer .*\bselected (?:pml|btl|mtl)\b`,
@@ -180,6 +180,14 @@ func everydayRows() []Row {
 		{
 			Key: RowActorDied, Checks: ids("X-ACTOR-DIED"), Kind: Ending, Pattern: `The actor (?:is dead because|died) .*(?:worker process has died|unexpectedly)|A worker died or was killed while executing a task(?:.*Worker IP address: (?P<host>[\d.]+))?(?:.*Worker PID: (?P<pid>\d+))?`,
 			Cause: "a worker of Ray ended, and no line shows why", Fix: "read the worker's own files on its node (/tmp/ray/session_latest/logs), and dmesg there for the OOM killer", Seen: "Ray", Source: "ray core worker",
+		},
+		{
+			Key: "t04", Checks: ids("X-FILE", "X-START"), Kind: Clue, Pattern: `(?:can't open file|cannot open|No such file or directory:?) ['"]?/var/spool/slurm\w*/\S*job\d+/|/var/spool/slurm\w*/\S*job\d+/(?:[^s:\s]\S*|s[^l:\s]\S*)['"]?: (?:\[Errno 2\] )?No such file`,
+			Cause: "the batch script looks for a file beside itself, but Slurm runs a copy of the script from its spool folder", Fix: "name the file in full, or by $SLURM_SUBMIT_DIR, in the script; the node is in order", Seen: "Slurm", Source: "sbatch(1)",
+		},
+		{
+			Key: "t07", Checks: ids("X-SSH"), Kind: Clue, Pattern: `Authentication refused: bad ownership or modes for`, Explains: ids("X-SSH"),
+			Cause: "a node's sshd refuses the user's key, because others may write its folder", Fix: "on that node: chmod 700 ~/.ssh, chmod 600 ~/.ssh/authorized_keys, chmod go-w ~, and chown them to the user (or StrictModes no in sshd_config)", Seen: "OpenSSH", Source: "sshd's log",
 		},
 		{
 			Key: RowMountRefused, Quote: "mount.", Checks: ids("X-DISK"), Kind: Clue, Pattern: `mount\.\w+: (?:mounting \S+ failed, reason given by server: |.*)(?:access denied by server|no such file or directory|permission denied|operation not permitted)`,

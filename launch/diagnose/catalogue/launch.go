@@ -10,6 +10,14 @@ func launchRows() []Row {
 	)
 	return []Row{
 		{
+			Key: "t05", Checks: ids("X-START"), Kind: Primary, Pattern: `execve\(\): (?:mkdir|rm|cp|ls|cat|echo|sleep|date|env|sh|bash|hostname): No such file`,
+			Cause: "the variable PATH lacks the folders of the system's programs", Fix: "the script sets PATH and drops its old value: export PATH=/new/folder:$PATH", Seen: "Slurm", Source: "srun(1)",
+		},
+		{
+			Key: "t06", Checks: ids("X-START"), Kind: Clue, Pattern: `(?:cannot create directory|failed to create|mkdir) ['"\x60‘]?/\S*enroot\S*['"’]?: Permission denied`,
+			Cause: "the user may not write enroot's folder on a node, so that no container starts there", Fix: "an administrator must give each user a folder there: ENROOT_RUNTIME_PATH, ENROOT_CACHE_PATH and ENROOT_DATA_PATH in enroot.conf, made by the prolog", Seen: "enroot, pyxis", Source: "enroot.conf",
+		},
+		{
 			Key: "y18", Checks: ids("X-ABORTED"), Kind: Consequence, Pattern: `Task launch for \S+ failed on node \S+: No such process`,
 			Cause: "the step could not start on another node", Fix: "look for the node of which srun gives another reason", Seen: "Slurm", Source: "srun",
 		},
@@ -131,7 +139,7 @@ func launchRows() []Row {
 		},
 		{
 			Key: "y62", Checks: ids("X-LIBRARY", "V05"), Kind: CatchableClue, Pattern: `\bmismatch in versions\b|\bversions? mismatch(?:ed)?\b|\bincompatible versions? of |\bversions? (?:differ|do not match)\b`,
-			Cause: "two processes of the job have different versions of a program or library", Fix: "install the same release on all nodes, and look which one a login without a shell finds there: ssh NODE PROGRAM --version", Seen: "PRRTE, others", Source: "its words",
+			Cause: "two processes of the job have different versions of a program or library", Fix: "install the same release on all nodes, and look which one a login without a shell finds there (ssh NODE PROGRAM --version); end a server or cluster of another environment that still runs (ray stop), or do not connect to it", Seen: "PRRTE, others", Source: "its words",
 		},
 		{
 			Key: "y63", Checks: ids("X-PEER-EXITED"), Kind: Absence, Pattern: `srun: StepId=\S+ tasks? (?P<rank>\d+)[-,\d]*: exited(?:\s*$|\s+(?:[^a]|a[^b]))`,
@@ -234,20 +242,20 @@ func launchRows() []Row {
 			Cause: "the program does not accept its arguments", Fix: "correct the arguments after PROGRAM; the launcher's own flags come before it", Seen: "click, hydra", Source: "click, hydra",
 		},
 		{
-			Key: "y13", Checks: ids("X-TIMEOUT-MISSING-RANK"), Kind: Clue, Pattern: `\[missing ranks: ?(?P<rank>\d+)`,
+			Key: RowStalledRanks, Checks: ids("X-TIMEOUT-MISSING-RANK"), Kind: Clue, Pattern: `\[missing ranks: ?(?P<rank>\d+)`,
 			Cause: "a rank did not submit a tensor for which the others wait", Fix: "find out what that rank did last; every rank must submit the same tensors", Seen: "Horovod", Source: "stall_inspector.cc",
 		},
 		{
-			Key: "y14", Checks: ids("X-TIMEOUT-MISSING-RANK"), Kind: Absence, Pattern: `waiting for remainder of ranks for more than \d+ seconds|other ranks (?:that )?(?:did ?n.t|did not|have ?n.t|have not)`,
+			Key: RowStall, Checks: ids("X-TIMEOUT-MISSING-RANK"), Kind: Absence, Pattern: `waiting for remainder of ranks for more than \d+ seconds|other ranks (?:that )?(?:did ?n.t|did not|have ?n.t|have not)`,
 			Cause: "some ranks did not come where the others wait for them", Fix: "look at the ranks that are missing, each in its own log: Horovod lists them (missing ranks, Stalled ranks), other programs name those that are ready; every rank must submit the same work", Seen: "Horovod, SGLang", Source: "stall_inspector.cc",
 		},
 		{
-			Key: "y15", Checks: ids("X-HOSTOOM", "L07"), Kind: Root, Pattern: `Task was killed due to the node running low on memory|Workers \(tasks / actors\) killed due to memory pressure \(OOM\)(?:.*IP: (?P<host2>[^\s,)]+))?|Memory on the node \(IP: (?P<host>[^\s,]+)`,
+			Key: RowRayMemory, Checks: ids("X-HOSTOOM", "L07"), Kind: Root, Pattern: `Task was killed due to the node running low on memory|Workers \(tasks / actors\) killed due to memory pressure \(OOM\)(?:.*IP: (?P<host2>[^\s,)]+))?|Memory on the node \(IP: (?P<host>[^\s,]+)`,
 			Cause: "Ray killed a worker because its node ran out of memory", Fix: "start fewer tasks on that node (num_cpus), give them less to hold, or use nodes with more memory", Seen: "Ray", Source: "node_manager.cc",
 		},
 		{
-			Key: "y16", Checks: ids("I02", "I01"), Kind: Clue, Pattern: `btl_tcp_endpoint\.c.*connect\(\) to (?P<peer>\S+) failed`,
-			Cause: "MPI cannot reach a peer's address: it chose another network than the nodes share", Fix: "name the common network: mpirun --mca btl_tcp_if_include eth0", Seen: "Open MPI", Source: "btl_tcp_endpoint.c",
+			Key: "y16", Checks: ids("I02", "I01"), Kind: Clue, Pattern: `btl_tcp_endpoint\.c.*connect\(\) to (?P<peer>\S+) failed|^\s*Message:\s+connect\(\) to (?P<peer2>\S+) failed`,
+			Cause: "MPI cannot reach a peer's address: it chose another network than the nodes share", Fix: "name the common network: mpirun --mca btl_tcp_if_include eth0 (OMPI_MCA_btl_tcp_if_include), which leaves out docker0 and other bridges", Seen: "Open MPI", Source: "btl_tcp_endpoint.c",
 		},
 	}
 }

@@ -91,5 +91,5 @@ func IsOfRank(id string) bool {
 // IsOfHost reports whether a cause with an id may be a fault of the host that reports it,
 // and not of the whole job or its program.
 func IsOfHost(id string) bool {
-	return !slices.Contains(ids("X-ARGS", "X-AUTH", "X-ERROR", "X-PYEXC", "X-RESOURCES", "X-USAGE"), id)
+	return !slices.Contains(ids("X-ARGS", "X-AUTH", "X-ERROR", "X-PYEXC", "X-RESOURCES", "X-TIMELIMIT", "X-USAGE"), id)
 }

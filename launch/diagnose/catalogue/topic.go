@@ -14,6 +14,16 @@ type Topic struct {
 func Topics() []Topic {
 	return []Topic{
 		{
+			Checks:  ids("X-MPI", "N01"),
+			Pattern: `OFI addrinfo\(\) failed|OFI get?info\(\) failed`,
+			Cause:   "libfabric, the transport below MPI, found no network that it can use on a node", Fix: "fi_info on that node lists what there is; FI_PROVIDER (tcp always works), FI_PROVIDER_PATH and I_MPI_OFI_LIBRARY_INTERNAL must fit it",
+		},
+		{
+			Checks:  ids("X-MPI", "N04", "G04"),
+			Pattern: `\bOFI \w+ failed\b|- UNDELIVERABLE\b`,
+			Cause:   "a call of MPI failed in libfabric, the transport below it: a peer had ended, or its adapter or the network failed", Fix: "look for an earlier error of another rank; otherwise check the adapters and links of the node that the line names and of its peers",
+		},
+		{
 			Checks:  ids("X-AUTH"),
 			Pattern: `\blicen[cs]e\b.{0,40}\b(?:not valid|invalid|expired|denied|unavailable|limit|could not be|not found)\b|\b(?:no|invalid|expired) (?:\w+ )?licen[cs]e\b|\b(?:token|licen[cs]e) ?server\b`,
 			Cause:   "the program got no licence", Fix: "the licence must cover this release and this node; the licence server must be reached from the node and have free seats",

@@ -18,6 +18,10 @@ func versionRows() []Row {
 			Cause: "peers run different versions of NCCL, or RAS reached another job", Fix: sameNCCL + "; give each job its own NCCL_RAS_ADDR", Seen: "2.24.3+", Source: "src/ras/ras.cc",
 		},
 		{
+			Key: "t03", Checks: ids("I01", "I09", "V01"), Kind: Primary, Pattern: `connecting to address\s{2,}with family \d+ is neither AF_INET`,
+			Cause: "a rank announced no address: NCCL_SOCKET_IFNAME names no interface of its node, or versions of NCCL differ", Fix: "set NCCL_SOCKET_IFNAME to an interface that each node has (`ip addr`), or unset it; `gorun check` shows each node's choice", Seen: "2.27", Source: "nccl#1837",
+		},
+		{
 			Key: "3", Checks: ids("V01", "N02"), Kind: Primary, Pattern: `with family \d+ is neither AF_INET\s*\(2\) nor AF_INET6\s*\(10\)`,
 			Cause: "an address was read at the wrong offset: versions of NCCL (or of the aws-ofi plugin) differ between ranks", Fix: sameNCCL, Seen: "2.8.3+", Source: "nccl#1267, aws-ofi-nccl#715",
 		},

@@ -220,7 +220,7 @@ func lostRows() []Row {
 		lost("x82", `NCCL communicator was aborted on rank`, "torch aborted the communicator", earlier, "torch", "ProcessGroupNCCL.cpp"),
 		lost("x83", `dump signal .*(?:from|by) (?:another |other )?rank`, "another rank's watchdog had timed out", earlier, "torch", "ProcessGroupNCCL.cpp"),
 		lost("x84", `Connection was likely closed\. Did the remote server shutdown or crash|failed to recv, got 0 bytes|This may indicate a possible application crash on rank 0`, "the store's process (rank 0 under torchrun) had ended", peer, "torch", "TCPStore.cpp"),
-		lost("x8a", `The connection to the C10d store has failed`, "the store of the rendezvous was lost: the agent on its node had ended, or the network to it broke", peer, "torchrun", "c10d_rendezvous_backend.py"),
+		lost("x8a", `The connection to the C10d store has failed`, "the store of the rendezvous could not be reached, or was lost: the agent on its node had not started or had ended, or the network to it broke", peer, "torchrun", "c10d_rendezvous_backend.py"),
 		lost("x85", `store->\w+\(.*got error: .*`+ConnectionClosed, "the store's process had ended", peer, "torch", "ProcessGroupNCCL.cpp"),
 		lost("x86", `TCPStore.*`+ConnectionClosed, "the store's process had ended", peer, "torch", "TCPStore.cpp"),
 		lost("x87", `Stop_waiting response is expected`, "the store's process had ended", peer, "torch", "TCPStore.cpp"),

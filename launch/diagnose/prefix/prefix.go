@@ -60,6 +60,7 @@ type Head struct {
 	PID   int
 	When  Stamp
 	Timed bool // the line itself has a time
+	Calm  bool // a logger's level below an error stands before the text
 }
 
 // prefix is a compiled prefix.
@@ -219,6 +220,7 @@ func (p prefix) remove(line []byte, h *Head) (rest []byte, ok bool) {
 	if text < 0 {
 		text = at
 	}
+	h.Calm = h.Calm || hasCalmLevel(line[:text])
 	start, label, isTimed := 0, h.Label, false
 	for i := range p {
 		value := line[start:ends[i]]
@@ -239,6 +241,16 @@ func (p prefix) remove(line []byte, h *Head) (rest []byte, ok bool) {
 		h.AddLabel(line[:at])
 	}
 	return line[text:], true
+}
+
+// hasCalmLevel reports whether a prefix has a logger's level below an error.
+func hasCalmLevel(prefix []byte) bool {
+	for _, level := range []string{"INFO", "WARNING", "DEBUG"} {
+		if at := bytes.Index(prefix, []byte(level)); at == 0 || at > 0 && prefix[at-1] == '[' {
+			return true
+		}
+	}
+	return false
 }
 
 // set sets a field to its value. The fields of removed prefixes name the stream. The rank
