@@ -1,7 +1,6 @@
 package diagnose
 
 import (
-	"github.com/gorun/gorun/launch/diagnose/catalogue"
 	"github.com/gorun/gorun/launch/diagnose/match"
 	"github.com/gorun/gorun/launch/diagnose/wording"
 )
@@ -50,7 +49,7 @@ func (s *Scanner) readMissingTask(l *line, f *match.Fields) {
 	if f.Has("label") && e != nil { // "0: [HorovodAllreduce]" looks like a line of srun's task 0
 		stream, rank = streamKey{l.stream.log, e.stream.label}, l.Task
 	}
-	if e == nil || rank < 0 || e.row.Kind != catalogue.Absence || e.stream != stream || l.number-e.number > detailLines || len(e.named) >= maxRanks {
+	if e == nil || rank < 0 || !e.row.Kind.IsAbsence() || e.stream != stream || l.number-e.number > detailLines || len(e.named) >= maxRanks {
 		return
 	}
 	e.named = append(e.named, rank)

@@ -28,9 +28,9 @@ const (
 	// wentOnBeside is the number of such lines of another worker that show that the job
 	// survived an error in words that no row knows.
 	wentOnBeside = 12
-	// wentOnAfterRay is that number after Ray killed tasks for their memory, which it starts
-	// again.
-	wentOnAfterRay = 1
+	// passedAfter is the number of lines with progress, of any worker, after which a wait is
+	// over, or work was started again.
+	passedAfter = 2
 )
 
 // event is one piece of evidence: a line or a traceback that has a meaning.
@@ -92,13 +92,7 @@ func (e *event) mayBeHandled() bool {
 
 // survived reports whether the worker survived e.
 func (e *event) survived() bool {
-	if e.row.Key == catalogue.RowRayMemory && !e.inTraceback && e.beside > wentOnAfterRay {
-		return true
-	}
-	if (e.row.Key == catalogue.RowStall || e.row.Key == catalogue.RowStalledRanks) && max(e.later, e.beside) > 2 { // the ranks came
-		return true
-	}
-	return e.handled || e.later > survivedAfter || e.kind.Has(catalogue.MayBeCaught) && e.later > lastLines || e.kind.Has(catalogue.General) && e.beside > wentOnBeside
+	return e.handled || e.kind.Has(catalogue.MayPass) && max(e.later, e.beside) > passedAfter || e.later > survivedAfter || e.kind.Has(catalogue.MayBeCaught) && e.later > lastLines || e.kind.Has(catalogue.General) && e.beside > wentOnBeside
 }
 
 // displace marks e as handled after which so many errors came that it is not the last

@@ -156,6 +156,10 @@ func placeOf(e *python.Exception) string {
 	return " (" + match.PlainText([]byte(path.Join(path.Base(dir), file))) + ")"
 }
 
+// unusedParameters matches the line in which DDP says which parameters of the model a step did
+// not use, at the end of a long message.
+var unusedParameters = match.Lazy(`^Parameter(?: indices|s) which did not receive grad for rank \d+: `)
+
 // explainBy adds what e says to the event of a line of its message or of the line before it,
 // which says more than the exception does.
 func (s *Scanner) explainBy(best *event, t *tracebackReader, e *python.Exception) {
@@ -165,6 +169,12 @@ func (s *Scanner) explainBy(best *event, t *tracebackReader, e *python.Exception
 	s.fillTask(best)
 	s.nameByMessage(best, e)
 	best.inTraceback, best.isUncaught, best.later = true, e.FromMain, e.LaterLines()
+	for _, line := range e.Message {
+		if unusedParameters().MatchString(line) && !strings.Contains(best.text, line) {
+			best.text = match.PlainText([]byte(line)) + ": " + best.text
+			break
+		}
+	}
 	if len(best.text) < match.MaxText {
 		if last := e.LastError(); last != "" && !strings.Contains(best.text, last) {
 			best.text += ": " + match.PlainText([]byte(last))

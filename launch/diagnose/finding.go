@@ -161,7 +161,7 @@ func (s *Scanner) place(f *Finding, h *hypothesis, shown *event) {
 	if accused := h.accused(); accused >= 0 {
 		ranks, f.Rank, f.Host, f.Local = []int{accused}, accused, s.job.hostOf(accused), -1
 	}
-	if (h.row.Kind == catalogue.Absence || h.row.Kind == catalogue.AbsenceOfAll) && len(shown.named) == 0 { // its writer waits, and is not at fault
+	if h.row.Kind.IsAbsence() && len(shown.named) == 0 { // its writer waits, and is not at fault
 		ranks, f.Rank, f.Local, f.ofJob = nil, -1, -1, true
 	}
 	if h.row.Kind == catalogue.Unreachable { // its writer reports a peer

@@ -75,7 +75,7 @@ func everydayRows() []Row {
 		},
 		{
 			Key: "w05", Checks: ids("X-DDP-UNUSED", "R03"), Kind: Primary, Pattern: `Expected to have finished reduction in the prior iteration`,
-			Cause: "a rank's step did not use all parameters of the model", Fix: "use DistributedDataParallel(..., find_unused_parameters=True), or let every rank run the same branches", Seen: "torch", Source: "reducer.cpp",
+			Cause: "a rank's step did not use all parameters of the model", Fix: "use DistributedDataParallel(..., find_unused_parameters=True), and where all ranks miss the same parameters, remove or freeze those layers; otherwise let every rank run the same branches", Seen: "torch", Source: "reducer.cpp",
 		},
 		{
 			Key: "w06", Checks: ids("X-SEGV"), Kind: Primary, Pattern: `free\(\): (?:invalid|double free)|malloc\(\): (?:corrupted|invalid|unaligned|memory corruption)|corrupted (?:size vs\. prev_size|double-linked list)|munmap_chunk\(\): invalid pointer|\*\*\* stack smashing detected`,

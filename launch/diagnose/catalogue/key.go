@@ -19,9 +19,6 @@ const (
 	RowStopped           = "x92"  // stopped by a launcher or a scheduler
 	RowStopException     = "x93"  // an exception that shows a stop from outside
 	RowOwnerDied         = "y74"  // an exception about a process of Ray whose owner ended, too
-	RowRayMemory         = "y15"  // a task that Ray killed for its memory, and may start again
-	RowStall             = "y14"  // ranks that wait, as a framework warns
-	RowStalledRanks      = "y13"  // the ranks for which they wait
 	RowActorDied         = "w17"  // an exception about a process of Ray that ended, too
 	RowMount             = "w18"  // a volume of a pod
 	RowMountRefused      = "y97"  // a volume that its server refuses

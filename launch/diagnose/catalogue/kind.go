@@ -11,6 +11,7 @@ const (
 	Root
 	Primary
 	Catchable
+	Retried
 	Unreachable
 	Clue
 	CatchableClue
@@ -21,6 +22,7 @@ const (
 	Warning
 	Stop
 	Absence
+	Stall
 	AbsenceOfAll
 	Ending
 	Vague
@@ -66,6 +68,8 @@ const (
 	General
 	// LastOnly kinds show a failure only if they are the last that their writer printed.
 	LastOnly
+	// MayPass kinds are overcome if the job printed progress afterwards.
+	MayPass
 	// LossOfPeer kinds are printed last by workers that failed as a consequence.
 	LossOfPeer
 )
@@ -75,6 +79,7 @@ var kinds = [...]kindInfo{
 	Root:          {"root", TierCause, 0, "explains the failure, and no other failure of the job brings it about: the kernel, a GPU, a scheduler"},
 	Primary:       {"cause", TierCause, 0, "explains the failure"},
 	Catchable:     {"cause unless caught", TierCause, MayBeCaught, "explains the failure, unless the program printed more than a few lines afterwards"},
+	Retried:       {"cause unless retried", TierCause, MayPass, "explains the failure, unless lines with progress follow: the program starts such work again"},
 	Unreachable:   {"cause if first", TierCause, 0, "explains the failure if no other cause came first, because the peer that cannot be reached may have ended"},
 	Clue:          {"clue", TierClue, 0, "an explicit line that explains the failure if no cause does"},
 	CatchableClue: {"clue unless caught", TierClue, MayBeCaught, "a clue, unless the program printed more than a few lines afterwards"},
@@ -85,6 +90,7 @@ var kinds = [...]kindInfo{
 	Warning:       {"warning", TierWarning, 0, "comes from jobs that work as well; counts only beside other evidence of a failure"},
 	Stop:          {"stop", TierAbsence, 0, "something outside ended the job; a cause if it came before all causes, since a worker that is stopped may print any error"},
 	Absence:       {"absence", TierAbsence, 0, "something did not come in time; any explicit line is stronger"},
+	Stall:         {"stall", TierAbsence, MayPass, "as absence, unless lines with progress follow: what was waited for came"},
 	AbsenceOfAll:  {"absence of ranks", TierAbsence, LossOfPeer, "not all ranks came in time; as absence, and a worker that prints it last failed as a consequence"},
 	Ending:        {"end", TierEnding, 0, "a worker ended, and the line does not say why"},
 	Vague:         {"vague", TierVague, MayBeCaught, "says little, and counts only if nothing else does; a consequence beside a lost peer"},
@@ -101,6 +107,9 @@ func (k Kind) Tier() Tier { return kinds[k].tier }
 
 // Has reports whether the kind has a mark.
 func (k Kind) Has(m Mark) bool { return kinds[k].marks&m != 0 }
+
+// IsAbsence reports whether the writer of such a line waits for others, and is not at fault.
+func (k Kind) IsAbsence() bool { return k == Absence || k == Stall || k == AbsenceOfAll }
 
 // MayExplain reports whether such evidence may explain a failure. The scanner counts
 // the lines that follow it, because the job may have survived it.

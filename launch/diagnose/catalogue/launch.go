@@ -166,6 +166,10 @@ func launchRows() []Row {
 			Cause: "the shell did not find a file of the job's script", Fix: start, Seen: "bash", Source: "bash",
 		},
 		{
+			Key: RowRegistry, Checks: ids("X-START", "X-AUTH"), Kind: Primary, Pattern: `\[ERROR\] URL \S+ returned error code: \d+|failed to resolve reference .*(?:401|403|not found)|pull access denied for |[Ff]ailed to pull image .*(?:denied|unauthorized|authorization failed|not found|manifest unknown)|manifest (?:unknown|for \S+ not found)`,
+			Cause: "the registry has no such image, or refused the credentials", Fix: "check the image's name and tag, and the credentials of the node (enroot's .credentials, docker login, a pull secret)", Seen: "enroot, docker, containerd", Source: "their sources",
+		},
+		{
 			Key: RowImage, Quote: "Failed to pull image", Checks: ids("X-START"), Kind: CatchableClue, Pattern: `ErrImagePull|ImagePullBackOff|InvalidImageName|Back-off pulling image|Failed to pull image|(?:in pod "(?P<host>[^"]+)" )?is waiting to start: (?:trying and failing to pull image|image can't be pulled)`,
 			Cause: "the node could not pull the container's image", Fix: "check the image's name and the pull secret: kubectl describe pod", Seen: "Kubernetes", Source: "kubelet",
 		},
@@ -200,10 +204,6 @@ func launchRows() []Row {
 		{
 			Key: "y36", Checks: ids("X-START"), Kind: SystemError, Pattern: `Lmod has detected the following error: |ModuleCmd_Load\.c.*ERROR:\d+:Unable to locate a modulefile`,
 			Cause: "a module of the environment could not be loaded on this node", Fix: "module spider NAME shows the versions of this cluster; load the same ones on every node", Seen: "Lmod, Environment Modules", Source: "Lmod",
-		},
-		{
-			Key: RowRegistry, Checks: ids("X-START", "X-AUTH"), Kind: Primary, Pattern: `\[ERROR\] URL \S+ returned error code: \d+|failed to resolve reference .*(?:401|403|not found)|pull access denied for |manifest (?:unknown|for \S+ not found)`,
-			Cause: "the registry has no such image, or refused the credentials", Fix: "check the image's name and tag, and the credentials of the node (enroot's .credentials, docker login, a pull secret)", Seen: "enroot, docker, containerd", Source: "their sources",
 		},
 		{
 			Key: "y54", Checks: ids("X-START"), Kind: Primary, Pattern: `\bpyxis: {2,}\S.*(?:fail|error|no such|denied|cannot|unable|invalid|not found)`,
@@ -242,15 +242,15 @@ func launchRows() []Row {
 			Cause: "the program does not accept its arguments", Fix: "correct the arguments after PROGRAM; the launcher's own flags come before it", Seen: "click, hydra", Source: "click, hydra",
 		},
 		{
-			Key: RowStalledRanks, Checks: ids("X-TIMEOUT-MISSING-RANK"), Kind: Clue, Pattern: `\[missing ranks: ?(?P<rank>\d+)`,
+			Key: "y13", Checks: ids("X-TIMEOUT-MISSING-RANK"), Kind: CatchableClue, Pattern: `\[missing ranks: ?(?P<rank>\d+)`,
 			Cause: "a rank did not submit a tensor for which the others wait", Fix: "find out what that rank did last; every rank must submit the same tensors", Seen: "Horovod", Source: "stall_inspector.cc",
 		},
 		{
-			Key: RowStall, Checks: ids("X-TIMEOUT-MISSING-RANK"), Kind: Absence, Pattern: `waiting for remainder of ranks for more than \d+ seconds|other ranks (?:that )?(?:did ?n.t|did not|have ?n.t|have not)`,
+			Key: "y14", Checks: ids("X-TIMEOUT-MISSING-RANK"), Kind: Stall, Pattern: `waiting for remainder of ranks for more than \d+ seconds|other ranks (?:that )?(?:did ?n.t|did not|have ?n.t|have not)`,
 			Cause: "some ranks did not come where the others wait for them", Fix: "look at the ranks that are missing, each in its own log: Horovod lists them (missing ranks, Stalled ranks), other programs name those that are ready; every rank must submit the same work", Seen: "Horovod, SGLang", Source: "stall_inspector.cc",
 		},
 		{
-			Key: RowRayMemory, Checks: ids("X-HOSTOOM", "L07"), Kind: Root, Pattern: `Task was killed due to the node running low on memory|Workers \(tasks / actors\) killed due to memory pressure \(OOM\)(?:.*IP: (?P<host2>[^\s,)]+))?|Memory on the node \(IP: (?P<host>[^\s,]+)`,
+			Key: "y15", Checks: ids("X-HOSTOOM", "L07"), Kind: Retried, Pattern: `Task was killed due to the node running low on memory|Workers \(tasks / actors\) killed due to memory pressure \(OOM\)(?:.*IP: (?P<host2>[^\s,)]+))?|Memory on the node \(IP: (?P<host>[^\s,]+)`,
 			Cause: "Ray killed a worker because its node ran out of memory", Fix: "start fewer tasks on that node (num_cpus), give them less to hold, or use nodes with more memory", Seen: "Ray", Source: "node_manager.cc",
 		},
 		{

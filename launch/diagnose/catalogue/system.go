@@ -62,11 +62,11 @@ func systemRows() []Row {
 			Cause: "the node had no memory left for the worker", Fix: host, Seen: "torch, Python", Source: "malloc(3)",
 		},
 		{
-			Key: "96", Quote: "Killed process ", Checks: ids("X-HOSTOOM", "L07"), Kind: Root, Pattern: `oom-kill:(?:.*,pid=(?P<pid>\d+))?|(?:Memory cgroup )?out of memory: Killed process (?P<pid2>\d+)|invoked oom-killer|Memory cgroup out of memory`,
+			Key: "96", Quote: "ut of memory: Kill", Checks: ids("X-HOSTOOM", "L07"), Kind: Root, Pattern: `oom-kill:(?:.*,pid=(?P<pid>\d+))?|(?:Memory cgroup )?out of memory: Kill(?:ed)? process (?P<pid2>\d+)|invoked oom-killer|Memory cgroup out of memory`,
 			Cause: "the kernel killed a process because memory was used up", Fix: host, Seen: "kernel", Source: "section 5",
 		},
 		{
-			Key: "x26", Checks: ids("X-HOSTOOM", "L07"), Kind: Root, Pattern: `OOMKilled\s+pod/(?P<host>\S+)|The replica (?P<host2>[\w-]+) ran out-of-memory|Lost executor \d+ on (?P<host3>[^\s:]+): Container killed by YARN for exceeding|(?:Error from \S*@(?P<host4>[\w.-]+): )?Job has gone over memory limit|exceeded job hard limit "(?:h_vmem|h_rss|s_vmem)"|put on hold .{0,60}due to memory usage|Container killed by YARN for exceeding|Exit Message: "OOM Killed"|\bOOMKilled\b|srun: error: .*: Out Of Memory|oom[-_]kill event|Exceeded (?:job|step) memory limit(?:$|[^ ]| [^a])|[Jj]ob \d+ exceeded memory limit|TERM_MEMLIMIT|job killed: (?:mem|vmem|pmem)\b|DataLoader worker.* killed by signal: Killed`,
+			Key: "x26", Quote: ": Out Of Memory", Checks: ids("X-HOSTOOM", "L07"), Kind: Root, Pattern: `OOMKilled\s+pod/(?P<host>\S+)|The replica (?P<host2>[\w-]+) ran out-of-memory|Lost executor \d+ on (?P<host3>[^\s:]+): Container killed by YARN for exceeding|(?:Error from \S*@(?P<host4>[\w.-]+): )?Job has gone over memory limit|exceeded job hard limit "(?:h_vmem|h_rss|s_vmem)"|put on hold .{0,60}due to memory usage|Container killed by YARN for exceeding|Exit Message: "OOM Killed"|\bOOMKilled\b|srun: error: .*: Out Of Memory|oom[-_]kill event|Exceeded (?:job|step) memory limit(?:$|[^ ]| [^a])|[Jj]ob \d+ exceeded memory limit|TERM_MEMLIMIT|job killed: (?:mem|vmem|pmem)\b|DataLoader worker.* killed by signal: Killed`,
 			Cause: "a process was killed because the memory of its container or job was used up", Fix: host, Seen: "Slurm, Kubernetes", Source: "section 5",
 		},
 		{
