@@ -14,7 +14,8 @@
 //     strongest evidence gives its tier of probability.
 //   - Cause. The earliest hypothesis of the most probable tier is the root cause. A
 //     hypothesis that the root cause explains is a consequence. Each hypothesis
-//     becomes a Finding.
+//     becomes a Finding, which facts of other lines make more precise: what differs
+//     between the hosts, who fills a GPU, which pods do not run.
 //
 // What lines mean is data: the rows of package catalogue, the prefixes of package prefix,
 // the lines about the job (jobLines), among them the ends that launchers report
