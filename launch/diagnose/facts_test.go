@@ -36,6 +36,8 @@ func TestFacts(t *testing.T) {
 		"dmesg behind a prompt":          {"u@gn14:~$ sudo dmesg -T | grep NVRM\n" + xid, "a GPU's hardware failed", "host gn14"},
 		"dmesg over ssh":                 {"login1$ ssh gn14 'sudo dmesg | tail -5'\n" + xid, "a GPU's hardware failed", "host gn14"},
 		"another command":                {"u@login1:~$ srun -N2 ./train\n" + xid, "a GPU's hardware failed", ""},
+		"a comment":                      {"# free memory of gn14\n" + xid, "a GPU's hardware failed", ""},
+		"a root's prompt":                {"[root@gn14 ~]# dmesg\n" + xid, "a GPU's hardware failed", "host gn14"},
 		"the next command":               {"u@gn14:~$ nvidia-smi\nu@gn14:~$ srun -N2 ./train\n" + xid, "a GPU's hardware failed", ""},
 		"a rank differs from others":     {"[rank1]: " + differ + "Rank 1 is running collective: A, but Rank 5 is running collective: B\n[rank0]: " + differ + "Rank 0 is running collective: A, but Rank 5 is running collective: B\n", "ranks are in different collectives", "rank 5"},
 		"two ranks differ":               {"[rank1]: " + differ + "Rank 1 is running collective: A, but Rank 0 is running collective: B\n[rank0]: " + differ + "Rank 0 is running collective: B, but Rank 1 is running collective: A\n", "ranks are in different collectives", "ranks 0, 1"},

@@ -73,13 +73,6 @@ type recent struct {
 	crash     *event // a crash in native code whose stack may follow
 }
 
-// sections are the files of which tail, head or a command prints the lines of a log.
-type sections struct {
-	section *Log   // the present one; nil: unknown
-	last    string // its name, or that of the one before
-	asked   bool   // the line before asks the shell for an exit code
-}
-
 // clock is the last time in the log.
 type clock struct {
 	now         prefix.Stamp

@@ -1,0 +1,138 @@
+package diagnose
+
+import (
+	"bytes"
+	"cmp"
+	"strings"
+
+	"github.com/gorun/gorun/launch/diagnose/match"
+	"github.com/gorun/gorun/launch/diagnose/prefix"
+)
+
+// sections are the files of which tail, head or a command prints the lines of a log.
+type sections struct {
+	section *Log   // the present one; nil: unknown
+	last    string // its name, or that of the one before
+	asked   bool   // the line before asks the shell for an exit code
+}
+
+// sectionTitle matches the line that stands before the lines of another file: that of tail
+// and head (`==> rank3.log <==`), and those that scripts and people write, which name a file
+// or a host and what was run there (`===== gpu-3: dmesg =====`).
+var sectionTitle = match.Lazy(`^(?:={2,}|-{2,}|#{2,})>? ?(?P<title>\S.{0,200}?)(?: ?<?(?:={2,}|-{2,}|#{2,}):?)?$`)
+
+// titleOfFile matches a title that names a file, or a host and a command.
+var titleOfFile = match.Lazy(`^(?:\S+ )?(?:\S*/)?\S+\.(?:log|out|err|txt|stderr|stdout)\b|^/\S+$|^(?P<host>[a-z][\w.-]*\d[\w.-]*): (?:dmesg|journalctl|nvidia-smi|kubectl|cat|tail|head|log\b|\S+\.service)|^(?:dmesg|journalctl|kernel log|syslog) (?:of|on|from) (?P<host3>[a-z][\w.-]*\d[\w.-]*)$|^(?:worker|head|node|host|master|server|rank) \((?P<host2>(?:\d{1,3}\.){3}\d{1,3}|[a-z][\w.-]*\d[\w.-]*)\) \S|^(?:Begin|End) global rank \d+ STD(?:ERR|OUT)$`)
+
+// titleOf returns the title of a line that begins the lines of another file, and the host
+// that it names. ok reports whether p is such a line.
+func titleOf(p []byte) (title string, host string, ok bool) {
+	if len(p) < 6 || len(p) > 300 || p[0] != '=' && p[0] != '-' && p[0] != '#' || p[1] != p[0] {
+		return "", "", false
+	}
+	f := match.FindFields(sectionTitle(), p)
+	if f == nil {
+		return "", "", false
+	}
+	title = f.Text("title")
+	named := match.FindFields(titleOfFile(), []byte(title))
+	if named != nil {
+		host = named.Text("host")
+	}
+	isOfTail := bytes.HasPrefix(p, []byte("==> ")) && bytes.HasSuffix(p, []byte(" <=="))
+	return title, host, named != nil || isOfTail
+}
+
+// readSection reads a line that begins the lines of another file.
+func (s *Scanner) readSection(p []byte) bool {
+	s.readShellCode(p)
+	title, host, ok := titleOf(p)
+	if !ok {
+		return s.readPrompt(p)
+	}
+	if strings.HasPrefix(title, "End global rank ") { // of Composer's launcher, which goes on
+		s.section = nil
+		return true
+	}
+	section := LogOf(title)
+	section.Host = cmp.Or(host, section.Host)
+	s.beginSection(&section)
+	s.now = prefix.Stamp{}
+	s.flood.present.decides = true
+	return true
+}
+
+// promptLine matches a command behind the prompt of a shell, and the host that the prompt
+// names.
+var promptLine = match.Lazy(`^(?:\[?(?:[\w.-]+@)?(?P<host>[a-zA-Z][\w.-]*)(?:[: ][~/][^$#]{0,60})?\]?[$#]|\$) (?P<command>\S.*)$`)
+
+// localCommand matches a command that prints what one host knows, and the host or the pod
+// that it names.
+var localCommand = match.Lazy(`^(?:sudo )?(?:ssh (?:-\S+ )*(?:[\w-]+@)?(?P<host>[a-zA-Z][\w.-]*) ['"]?(?:sudo )?)?(?:dmesg|journalctl|nvidia-smi|ibstat|ibv_\w+|systemctl|lspci|df|free|ulimit|(?:cat|tail|grep|less|zgrep)\b.* /var/log/)(?:\W|$)|^kubectl (?:-n \S+ )?logs (?:(?:-n \S+ |-[fp] |--\S+ )*(?:pod/)?(?P<pod>[a-z0-9][a-z0-9.-]*\d[a-z0-9.-]*)(?: |$))?`)
+
+// readPrompt reads a command that a user typed. What a command prints about one host is as
+// a file of that host, up to the next command. It reports false, for others read the line too.
+func (s *Scanner) readPrompt(p []byte) bool {
+	front := p[:min(len(p), 120)]
+	if at := bytes.IndexAny(front, "$#"); at < 0 || at+1 >= len(front) || front[at+1] != ' ' {
+		return false
+	}
+	f := match.FindFields(promptLine(), p[:min(len(p), 300)])
+	if f == nil {
+		return false
+	}
+	if s.section != nil && s.section.isTyped {
+		s.section = nil
+	}
+	command := f.Text("command")
+	s.asked = command == "echo $?"
+	named := match.FindFields(localCommand(), []byte(command))
+	if named == nil {
+		return false
+	}
+	section := Log{Name: command, Rank: -1, Local: -1, Host: cmp.Or(named.Text("host"), named.Text("pod"), f.Text("host")), isTyped: true}
+	if strings.Contains(section.Host, "launcher") { // it prints what others wrote
+		section.Host = ""
+	}
+	s.beginSection(&section)
+	return false
+}
+
+// readShellCode reads the line below `echo $?`: the exit code of the command before.
+func (s *Scanner) readShellCode(p []byte) {
+	code := string(bytes.TrimSpace(p))
+	if !s.asked || code == "" {
+		return
+	}
+	s.asked = false
+	l := &line{stream: streamKey{log: len(s.logs) - 1}, number: s.number}
+	if code == "0" {
+		s.overcome(l)
+		s.job.wentWell[l.stream.log] = true
+	} else if len(code) <= 3 && strings.Trim(code, "0123456789") == "" {
+		s.readFailure(l, nil)
+	}
+}
+
+// ofPrevious matches what names the output of a container before its restart.
+var ofPrevious = match.Lazy(`[-_. ](?:-?-?prev(?:ious)?|-p)\b`)
+
+// beginSection begins the lines of another file. After those of a container before its restart
+// come those of the attempt after it: what the first ones say was overcome.
+func (s *Scanner) beginSection(next *Log) {
+	if last := s.sections.last; last != "" && ofPrevious().MatchString(last) && ofPrevious().ReplaceAllString(last, "") == next.Name {
+		l := &line{stream: streamKey{log: len(s.logs) - 1}, number: s.number}
+		s.overcome(l)
+		s.job.restarted[l.stream.log] = l.number
+	}
+	s.section, s.sections.last = next, next.Name
+}
+
+// sectionName returns the name of the file of which the log contains the present lines, ""
+// if it is unknown.
+func (s *Scanner) sectionName() string {
+	if s.section == nil {
+		return ""
+	}
+	return match.PlainText([]byte(s.section.Name))
+}
