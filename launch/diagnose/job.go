@@ -70,6 +70,7 @@ type writers struct {
 	hosts  map[string]struct{}
 
 	agents    agents
+	spans     []span // the ranks of agents; findHosts fills it
 	announced announcements
 }
 

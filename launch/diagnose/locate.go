@@ -280,6 +280,7 @@ func sameHost(a, b string) bool {
 // different hosts.
 func (j *job) findHosts() {
 	j.hosts, j.byPID = map[int]string{}, map[int]int{}
+	j.writers.spans = j.agentSpans()
 	for rank, host := range j.writers.announced.hosts {
 		if name := host.known(); name != "" {
 			j.hosts[rank] = name

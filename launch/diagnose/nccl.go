@@ -55,8 +55,13 @@ func (s *Scanner) readVersion(l *line, f *match.Fields) {
 	}
 }
 
-// maxVariables bounds the variables that are kept.
-const maxVariables = 64
+const (
+	// maxVariables bounds the variables that are kept, maxHosts the hosts of each, and
+	// maxValue a value in bytes.
+	maxVariables = 64
+	maxHosts     = 1024
+	maxValue     = 64
+)
 
 // readVariable reads a variable that NCCL found in the environment.
 func (s *Scanner) readVariable(l *line, f *match.Fields) {
@@ -64,8 +69,8 @@ func (s *Scanner) readVariable(l *line, f *match.Fields) {
 	if all[name] == nil && len(all) < maxVariables {
 		all[name] = byHost{}
 	}
-	if values := all[name]; values != nil && len(values) < maxTracked {
-		values[l.Host] = f.Text("value")
+	if values, value := all[name], f.Text("value"); values != nil && len(values) < maxHosts {
+		values[l.Host] = value[:min(len(value), maxValue)]
 	}
 }
 

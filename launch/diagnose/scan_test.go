@@ -119,6 +119,11 @@ func TestMemoryIsBounded(t *testing.T) {
 		"tasks":      many("srun: error: n%[1]d: tasks 0-99999,0-99999: Exited with exit code 1", maxTracked+100),
 		"watchdogs":  many("[rank%[1]d]:[E1121 16:40:02.1 P.cpp:1] [Rank %[1]d] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=%[1]d, OpType=A)", maxEntries+100),
 		"versions":   many("n%[1]d:%[1]d:1 [0] NCCL INFO NCCL version 2.%[1]d.1+cuda12", maxTracked+100),
+		"variables":  many("n%[1]d:1:1 [0] NCCL INFO NCCL_IB_HCA set by environment to mlx5_%[1]d", maxTracked+100),
+		"interfaces": many("n%[1]d:1:1 [0] NCCL INFO NET/Socket : Using [0]eth0:10.0.0.%[1]d<0>", maxTracked+100),
+		"agents":     many("W0626 06:24:46.010000 5211 torch/distributed/elastic/multiprocessing/api.py:897] Sending process %d closing signal SIGTERM", maxEntries+100),
+		"pods":       many("w-%d   0/1   Pending   0   2m", maxEntries+100),
+		"places":     many("Hostname cn-275, pid 1594, rank %d / size 4", maxEntries+100),
 		"no end":     "NCCL WARN " + strings.Repeat("Connection closed by remote peer ", 30000),
 	} {
 		s := NewScanner()
@@ -134,6 +139,8 @@ func TestMemoryIsBounded(t *testing.T) {
 			"groups": {len(s.groups), maxGroups}, "events": {events, keptEvents}, "streams": {len(s.tracebacks), maxTracked}, "waiting": {len(s.followed), maxWaiting},
 			"ends": {len(j.ends), maxTracked}, "ranks": {len(j.writers.ranks), maxEntries}, "pids": {len(j.pids), maxEntries}, "inits": {len(j.inits), maxEntries},
 			"watch": {len(j.timeouts), maxEntries}, "versions": {len(j.nccl.versions), maxTracked},
+			"variables": {len(j.nccl.variables["NCCL_IB_HCA"]), maxHosts}, "interfaces": {len(j.nccl.others), maxTracked}, "workers": {len(j.writers.agents), maxEntries},
+			"pods": {len(j.waiting), maxEntries}, "places": {len(j.writers.announced.hosts), maxEntries},
 			"lines that were read twice": {int(j.reread - 2*s.number), maxReread + maxTracked}, "hosts of tasks": {len(j.taskHosts), maxTasks},
 		} {
 			if n[0] > n[1]+1 {

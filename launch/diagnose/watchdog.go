@@ -154,7 +154,7 @@ func (j *job) gaps(unseen []int) []int {
 	for r := range j.writers.ranks {
 		low, high = min(low, r), max(high, r)
 	}
-	spans := append(j.agentSpans(), span{low, high + 1})
+	spans := append(slices.Clone(j.writers.spans), span{low, high + 1})
 	isOpen := func(r int) bool {
 		return !slices.ContainsFunc(spans, func(s span) bool { return s.first <= r && r < s.end })
 	}
@@ -237,7 +237,7 @@ func (s *Scanner) worldSize() int {
 	for r := range s.job.writers.ranks {
 		n = max(n, r+1)
 	}
-	for _, s := range s.job.agentSpans() {
+	for _, s := range s.job.writers.spans {
 		n = max(n, s.end)
 	}
 	return min(n, maxEntries)
