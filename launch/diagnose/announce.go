@@ -33,7 +33,10 @@ type announcement struct {
 const announceLine = `GLOBAL_RANK: (?P<rank>\d{1,6}), MEMBER: \d+/(?P<size>\d{1,6})|Global Rank: (?P<rank2>\d{1,6}), World Size: (?P<size2>\d{1,6})|\brank (?P<rank3>\d{1,6}) of world size (?P<size3>\d{1,6})`
 
 // placeLine matches what programs print when a rank starts: its number and its host.
-const placeLine = `\bHostname (?P<host>[\w.-]+), pid \d+, rank (?P<rank>\d{1,6}) / size|\b(?i:starting|started) rank (?P<rank2>\d{1,6}) on (?:host |node )?(?P<host2>[\w.-]+)|\b[Rr]ank[ :=#]*(?P<rank3>\d{1,6})\b.{0,40}(?: running on (?:host |node )?| on host | on node )(?P<host3>[a-z][\w-]*\d[\w.-]*)|\[(?P<rank4>\d{1,6})/\d+\] init on (?P<host4>[\w.-]+)`
+const placeLine = `\bHostname (?P<host>[\w.-]+), pid \d+, rank (?P<rank>\d{1,6}) / size|\b(?i:starting|started) rank (?P<rank2>\d{1,6}) on (?:host |node )?(?P<host2>[a-zA-Z][\w-]*\d[\w.-]*)|\b[Rr]ank[ :=#]*(?P<rank3>\d{1,6})\b.{0,40}(?: running on (?:host |node )?| on host | on node )(?P<host3>[a-z][\w-]*\d[\w.-]*)|\[(?P<rank4>\d{1,6})/\d+\] init on (?P<host4>[a-zA-Z][\w-]*\d[\w.-]*)|\b[Rr]ank (?P<rank5>\d{1,6}) of \d+ on (?P<host5>[a-zA-Z][\w-]*\d[\w.-]*), local`
+
+// deviceName matches names of devices, which look like those of hosts.
+var deviceName = match.Lazy(`^(?:(?i:cuda|tpu|xpu|npu|mps|cpu|port|device)\d*|GPU\d*|gpu\d?)$`)
 
 // readPlace reads a line in which a process says on which host its rank runs.
 func (s *Scanner) readPlace(_ *line, f *match.Fields) {
@@ -41,7 +44,7 @@ func (s *Scanner) readPlace(_ *line, f *match.Fields) {
 	if hosts[rank] == nil && len(hosts) < maxEntries {
 		hosts[rank] = &soleName{}
 	}
-	if host := f.Text("host"); hosts[rank] != nil && !noHost().MatchString(host) {
+	if host := f.Text("host"); hosts[rank] != nil && !deviceName().MatchString(host) {
 		hosts[rank].add(host)
 	}
 }

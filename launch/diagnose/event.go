@@ -28,8 +28,8 @@ const (
 	// wentOnBeside is the number of such lines of another worker that show that the job
 	// survived an error in words that no row knows.
 	wentOnBeside = 12
-	// passedAfter is the number of lines with progress, of any worker, after which a wait is
-	// over, or work was started again.
+	// passedAfter is the number of lines with a number of the training, of any worker, after
+	// which a wait is over, or work was started again.
 	passedAfter = 2
 )
 
@@ -66,6 +66,7 @@ type marks struct {
 type following struct {
 	later int // lines of its stream that show that it went on
 	other int // all of its stream
+	steps int // of any stream that show a number of the training
 	// beside counts the lines of the stream witness, the first other one that showed
 	// progress after the event.
 	beside  int
@@ -92,7 +93,7 @@ func (e *event) mayBeHandled() bool {
 
 // survived reports whether the worker survived e.
 func (e *event) survived() bool {
-	return e.handled || e.kind.Has(catalogue.MayPass) && max(e.later, e.beside) > passedAfter || e.later > survivedAfter || e.kind.Has(catalogue.MayBeCaught) && e.later > lastLines || e.kind.Has(catalogue.General) && e.beside > wentOnBeside
+	return e.handled || e.kind.Has(catalogue.MayPass) && e.steps > passedAfter || e.later > survivedAfter || e.kind.Has(catalogue.MayBeCaught) && e.later > lastLines || e.kind.Has(catalogue.General) && e.beside > wentOnBeside
 }
 
 // displace marks e as handled after which so many errors came that it is not the last
@@ -299,8 +300,12 @@ func (s *Scanner) countLaterLines(l *line) {
 	}
 	progresses := words.Progresses(l.raw) || isResult(l.raw)
 	recovers := soon && words.GoesOn(l.raw)
+	isStep := progresses && words.Has(wording.Step, l.raw)
 	kept := s.followed[:0]
 	for _, e := range s.followed {
+		if isStep {
+			e.steps++
+		}
 		if e.stream == l.stream {
 			e.handled = e.handled || recovers && e.later < 3 && e.kind != catalogue.Root && e.kind != catalogue.Stop && maySurvive(e.row)
 			if e.other++; progresses || e.other%hintLines == 0 {

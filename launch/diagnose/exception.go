@@ -107,7 +107,7 @@ func isDistributed(e *python.Exception) bool {
 func (s *Scanner) recordException(t *tracebackReader, e python.Exception, end int64) {
 	defer func() { t.lineBefore = lineBefore{} }() // of this exception only
 	if e.FromLauncher && !strings.HasSuffix(e.Class, "ChildFailedError") {
-		s.job.facts[catalogue.AgentFailed] = true
+		s.job.facts[catalogue.AgentFailed] = "yes"
 	}
 	events := t.events
 	t.events = nil
@@ -183,8 +183,9 @@ func (s *Scanner) explainBy(best *event, t *tracebackReader, e *python.Exception
 			best.text += at
 		}
 	}
-	if raised := e.Raised(); raised != "" && best.excerpt != nil && len(best.excerpt.before) == 0 {
-		best.excerpt.before = []string{match.PlainText([]byte(raised))}
+	best.handled = best.handled || t.isHandled && best.kind != catalogue.Root
+	if best.excerpt != nil && len(best.excerpt.before) == 0 {
+		best.excerpt.before = framesOf(e)
 	}
 	t.previous = best
 }

@@ -96,13 +96,23 @@ func (e *event) mayBeOf(h prefix.Head) bool {
 	return !other(h.Rank, e.rank) && !other(h.Local, e.local) && !other(h.Task, e.task)
 }
 
+// framesOf returns the frames that say most about an exception: the innermost one outside torch,
+// and the innermost one.
+func framesOf(e *python.Exception) []string {
+	var frames []string
+	for _, frame := range []string{e.Caller(), e.Raised()} {
+		if frame != "" {
+			frames = append(frames, match.PlainText([]byte(frame)))
+		}
+	}
+	return frames
+}
+
 // messageOf returns the excerpt of an exception: the lines of its message after the one
 // that is its text. A line that is not indented may be what the program printed next.
 func (s *Scanner) messageOf(e *python.Exception) *excerpt {
 	x := &excerpt{isOver: true}
-	if at := e.Raised(); at != "" {
-		x.before = append(x.before, match.PlainText([]byte(at)))
-	}
+	x.before = framesOf(e)
 	isFirst := true
 	for _, line := range e.Message {
 		text := match.PlainText([]byte(line))

@@ -25,13 +25,25 @@ func TestFacts(t *testing.T) {
 		"two versions, two hosts":        {versionA + "c3:1:1 [0] NCCL INFO NCCL version 2.27.5+cuda12.9\n" + mismatch, "ranks loaded different versions of NCCL (2.27.5 on c3; 2.28.9 on a1)", "host a"},
 		"the same version":               {versionA + strings.ReplaceAll(versionA, "a1:", "b2:") + mismatch, "ranks have different WORLD_SIZE, or different versions of NCCL", "host a"},
 		"a variable differs":             {setsIndex("a1", "0") + setsIndex("b2", "3") + setsIndex("c3", "3") + modifyQP, "NCCL_IB_GID_INDEX is 0 on a1; 3 on b2, c3: ", "host a1"},
+		"a variable of each node":        {strings.ReplaceAll(setsIndex("a1", "0")+setsIndex("b2", "3")+setsIndex("c3", "3"), "IB_GID_INDEX", "HOSTID") + modifyQP, "adapters of different rails", "host c3"},
+		"two variables on two hosts":     {setsIndex("a1", "0") + setsIndex("b2", "3") + setsIndex("c3", "3") + strings.ReplaceAll(setsIndex("a1", "2")+setsIndex("b2", "2")+setsIndex("c3", "1"), "GID_INDEX", "SL") + modifyQP, "NCCL_IB_GID_INDEX is 0 on a1; 3 on b2, c3, NCCL_IB_SL is 1 on c3; 2 on a1, b2: ", "host c3"},
+		"a line without a host":          {"NCCL INFO NCCL_IB_GID_INDEX set by environment to 1.\n" + setsIndex("a1", "3") + setsIndex("c3", "3") + modifyQP, "adapters of different rails", "host c3"},
 		"a variable is the same":         {setsIndex("a1", "3") + setsIndex("c3", "3") + modifyQP, "adapters of different rails", "host c3"},
 		"a bridge was announced":         {"a1:1:1 [0] NCCL INFO Bootstrap : Using virbr0:192.168.122.1<0>\n" + listening + noRoute, "a1 announced the address of its interface virbr0, which other nodes cannot reach; b2 uses em4", "host a1"},
+		"a bridge of each node":          {"a1:1:1 [0] NCCL INFO Bootstrap : Using docker0:192.168.122.1<0>\nc3:1:1 [0] NCCL INFO Bootstrap : Using docker0:192.168.122.1<0>\n" + listening + noRoute, "a peer announced the address of its interface docker0", "host b2"},
+		"its own bridge":                 {"b2:1:1 [0] NCCL INFO Bootstrap : Using nodelocaldns:192.168.122.1<0>\n" + noRoute, "NCCL chose the interface nodelocaldns, whose address each node has for itself", "host b2 (peer 192.168.122.1<52822> on b2)"},
+		"a host whose memory was full":   {"CPU Virtual Memory:  used = 349.11 GB, percent = 96.2%\n[rank0]: slurmstepd: error: Detected 1 oom_kill event in StepId=1.0.\n", "(used = 349.11 GB, percent = 96.2%)", "rank 0"},
+		"the endpoint of the rendezvous": {"  rdzv_endpoint    : 10.28.1.16\nRuntimeError: connect() timed out.\n", "this node could not reach the store", "(peer 10.28.1.16)"},
 		"another interface":              {"a1:1:1 [0] NCCL INFO Bootstrap : Using em5:192.168.122.1<0>\n" + listening + noRoute, "(a1 announced its interface em5; b2 uses em4)", "host b2 (peer 192.168.122.1<52822> on a1)"},
 		"an interface that is not there": {"a1:1:1 [0] NCCL INFO NCCL_SOCKET_IFNAME set by environment to eth7\na1:1:1 [0] bootstrap.cc:45 NCCL WARN Bootstrap : no socket interface found\n", "no interface matches NCCL_SOCKET_IFNAME (eth7),", "host a1"},
 		"another process on the GPU":     {outOf + "Process 77 has 22.91 GiB memory in use. Including non-PyTorch memory, this process has 716.00 MiB memory in use.\n", "other processes fill the GPU: process 77 has 22.91 GiB, the worker itself 716.00 MiB", "rank 2"},
 		"mostly its own memory":          {outOf + "Process 77 has 1.91 GiB memory in use. Including non-PyTorch memory, this process has 20.00 GiB memory in use.\n", "the worker ran out of GPU memory", "rank 2"},
 		"dmesg of a host":                {"==> dmesg-gn14.log <==\n" + xid, "a GPU's hardware failed", "host gn14"},
+		"a user's dmesg":                 {"==> /home/user1/dmesg.txt <==\n" + xid, "a GPU's hardware failed", ""},
+		"a step's messages":              {"==> messages-epoch3.txt <==\n" + xid, "a GPU's hardware failed", ""},
+		"grep of a kernel's log":         {"u@gn14:~$ grep NVRM /var/log/messages\n" + xid, "a GPU's hardware failed", "host gn14"},
+		"ssh with a port":                {"login1$ ssh -p 22 gn14 dmesg\n" + xid, "a GPU's hardware failed", "host gn14"},
+		"logs of a job":                  {"u@laptop1:~$ kubectl logs job/trainer\n" + xid, "a GPU's hardware failed", ""},
 		"host of dmesg":                  {"==> gn14.dmesg <==\n" + xid, "a GPU's hardware failed", "host gn14"},
 		"dmesg behind a prompt":          {"u@gn14:~$ sudo dmesg -T | grep NVRM\n" + xid, "a GPU's hardware failed", "host gn14"},
 		"dmesg over ssh":                 {"login1$ ssh gn14 'sudo dmesg | tail -5'\n" + xid, "a GPU's hardware failed", "host gn14"},
@@ -42,14 +54,17 @@ func TestFacts(t *testing.T) {
 		"a rank differs from others":     {"[rank1]: " + differ + "Rank 1 is running collective: A, but Rank 5 is running collective: B\n[rank0]: " + differ + "Rank 0 is running collective: A, but Rank 5 is running collective: B\n", "ranks are in different collectives", "rank 5"},
 		"two ranks differ":               {"[rank1]: " + differ + "Rank 1 is running collective: A, but Rank 0 is running collective: B\n[rank0]: " + differ + "Rank 0 is running collective: B, but Rank 1 is running collective: A\n", "ranks are in different collectives", "ranks 0, 1"},
 		"a pod is pending":               {"w-2   1/1   Running   0   2m\nw-3   0/1   Pending   0   2m\n" + ssh, "its pod does not run (Pending)", "host w-3.svc"},
+		"a pod was pending":              {"w-3   0/1   Pending   0   2m\nw-3   1/1   Running   0   3m\n" + ssh, "the launcher could not resolve the name of a host", "host w-3.svc"},
 		"a pod runs":                     {"w-3   1/1   Running   0   2m\n" + ssh, "the launcher could not resolve the name of a host", "host w-3.svc"},
 		"the host of the effect":         {"Host key verification failed.\n[mpiexec@n3] check_exit_codes (x.c:117): unable to run bstrap_proxy on n4 (pid 12, exit code 65280)\n", "the launcher could not log in to a host over ssh", "host n4"},
 		"ranks that announced nothing":   {"GLOBAL_RANK: 0, MEMBER: 1/4\nGLOBAL_RANK: 1, MEMBER: 2/4\nDistStoreError: Timed out after 1801 seconds waiting for clients. 2/4 clients joined.\n", "in time; no process announced ranks 2, 3", ""},
+		"no byte is free":                {"[rank2]: torch.OutOfMemoryError: CUDA out of memory. GPU 0 has a total capacty of 79.15 GiB of which 0 bytes is free. Including non-PyTorch memory, this process has 500.00 MiB memory in use.\n", "other processes fill the GPU: they have 78.66 GiB", "rank 2"},
+		"memory that torch cannot see":   {outOf + "Process 4242 has 23.00 GiB memory in use. Including non-PyTorch memory, this process has 17179869184.00 GiB memory in use.\n", "the worker ran out of GPU memory", "rank 2"},
 		"memory that nobody names":       {outOf + "Including non-PyTorch memory, this process has 1.05 GiB memory in use.\n", "other processes fill the GPU: they have 22.4 GiB, the worker itself 1.05 GiB", "rank 2"},
-		"an address of another network":  {listening + strings.ReplaceAll(noRoute, "192.168.122.1", "172.16.0.4"), "(it is in another network than that of b2: 10.0.0.2 of em4)", "host b2 (peer 172.16.0.4<52822>)"},
+		"an address of another network":  {listening + strings.ReplaceAll(noRoute, "192.168.122.1", "172.16.0.4"), "(b2 itself uses 10.0.0.2 of em4)", "host b2 (peer 172.16.0.4<52822>)"},
 		"an address of the same network": {listening + strings.ReplaceAll(noRoute, "192.168.122.1", "10.0.7.4"), "a peer's address cannot be reached", "host b2 (peer 10.0.7.4<52822>)"},
 		"the root reports a rank":        {"a1:1:2 [0] bootstrap.cc:131 NCCL WARN Bootstrap Root : rank 1 of 8 ranks has already checked in\n", "two processes have the same RANK", "rank 1"},
-		"a node's file":                  {"==> worker-1.log <==\nTraceback (most recent call last):\n  File \"t.py\", line 3, in <module>\nOSError: [Errno 28] No space left on device\n", "a disk is full", "host worker-1"},
+		"a node's file":                  {"==> node-1.log <==\nTraceback (most recent call last):\n  File \"t.py\", line 3, in <module>\nOSError: [Errno 28] No space left on device\n", "a disk is full", "host node-1"},
 		"an error while it ends":         {"E coordination_service_agent.cc:725] Failed to disconnect from coordination service with status: DEADLINE_EXCEEDED\nTraceback (most recent call last):\n  File \"t.py\", line 3, in <module>\nXlaRuntimeError: DEADLINE_EXCEEDED: Barrier timed out. Timed out task names:\n/job:jax_worker/replica:0/task:1\n", "not all tasks came to the barrier in time", "rank 1"},
 		"the dataset's own exception":    {"[rank3]: Traceback (most recent call last):\n[rank3]:   File \"t.py\", line 3, in <module>\n[rank3]: ConnectionError: Caught ConnectionError in DataLoader worker process 8.\n[rank3]: Original Traceback (most recent call last):\n[rank3]:   File \"d.py\", line 5, in get\n[rank3]: socket.gaierror: [Errno -3] Temporary failure in name resolution\n", "a host's name could not be resolved", "rank 3"},
 		"two launchers on a node":        {"Traceback (most recent call last):\n  File \"/opt/bin/torchrun\", line 33, in <module>\ntorch.distributed.DistNetworkError: The server socket has failed to listen on any local network address. The server socket has failed to bind to [::]:12211 (errno: 98 - Address already in use).\nsrun: error: n1: task 0: Exited with exit code 1\nsrun: error: n1: task 1: Terminated\n", "Slurm started several tasks on n1, and each task a torchrun", "host n1"},
@@ -57,8 +72,14 @@ func TestFacts(t *testing.T) {
 		"an interface of several":        {"a1:1:1 [0] NCCL INFO NET/Socket : Using [0]eth0:10.38.10.4<0> [1]eth1:192.168.122.1<0>\n" + listening + noRoute, "(a1 announced its interface eth1; b2 uses em4)", "host b2 (peer 192.168.122.1<52822> on a1)"},
 		"four workers, three wait":       {waits(0) + waits(1) + waits(2) + stopped + failed(1) + agentReport(1, 1), "a rank did not enter a collective", "rank 3"},
 		"four workers, the first is out": {waits(1) + waits(2) + waits(3) + stopped + failed(1) + agentReport(1, 1), "a rank did not enter a collective", "rank 0"},
+		"two agents in one log":          {waits(0) + waits(1) + waits(4) + waits(5) + stopped + strings.ReplaceAll(strings.ReplaceAll(stopped, " 5211 ", " 6300 "), "process 52", "process 63") + failed(1) + agentReport(1, 1), "a rank did not enter a collective", "ranks 2, 3"},
+		"workers of three attempts":      {stopped + failed(1) + strings.ReplaceAll(stopped, "process 52", "process 53") + strings.ReplaceAll(failed(1), "5243", "5343") + waits(0) + waits(1) + waits(2) + strings.ReplaceAll(stopped, "process 52", "process 54") + strings.ReplaceAll(failed(1), "5243", "5443") + strings.ReplaceAll(agentReport(1, 1), "5243", "5443"), "a rank did not enter a collective", "rank 3"},
 		"four workers of a second node":  {waits(5) + waits(6) + waits(7) + stopped + failed(1) + agentReport(5, 1), "a rank did not enter a collective", "rank 4"},
 		"a host that a rank announced":   {"Hostname cn-275, pid 1594, rank 3 / size 4\nHostname cn-220, pid 15, rank 1 / size 4\n[2020-07-14 03:12:41: W horovod/common/stall_inspector.cc:105] One or more tensors were submitted to be reduced by subset of ranks and are waiting for remainder of ranks for more than 60 seconds.\nStalled ops:\nplaceholder_0 [missing ranks: 3]\n", "a rank did not submit a tensor", "rank 3 on cn-275"},
+		"a device is no host":            {"Starting rank 1 on cuda:1\nStarted rank 2 on GPU 2\n[rank1]: RuntimeError: CUDA error: uncorrectable ECC error encountered\n", "a GPU's hardware failed", "rank 1"},
+		"a host with and without domain": {"Starting rank 1 on node02\nnode02.cluster:200:200 [0] NCCL INFO comm 0x1 rank 1 nranks 2 cudaDev 0 busId 1 commId 0x7 - Init COMPLETE\n[rank1]: RuntimeError: CUDA error: uncorrectable ECC error encountered\n", "a GPU's hardware failed", "rank 1 on node02.cluster"},
+		"a socket that is not connected": {"Traceback (most recent call last):\n  File \"t.py\", line 3, in <module>\n    s.getpeername()\nOSError: [Errno 107] Transport endpoint is not connected\n", "the worker raised an exception", ""},
+		"a mount that is not connected":  {"Traceback (most recent call last):\n  File \"t.py\", line 3, in <module>\nOSError: [Errno 107] Transport endpoint is not connected: '/mnt/ceph/a'\n", "a file system failed", ""},
 		"a level below an error":         {"[2025-05-16 14:04:38,116] [INFO] [load:184] [PID:8] [RANK:0] Unable to find prepared dataset in x/6dbb\n[rank1]: RuntimeError: wait timeout after 1800000ms, keys: /default_pg/0\n", "was not ready in time", ""},
 		"all ranks run out":              {strings.Repeat("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.37 GiB.\n", 2) + failed(0), "the worker ran out of GPU memory", "rank 0"},
 		"a rank and its local rank":      {"[default2]:x.cu:1290: f: block: [1,0,0], thread: [6,0,0] Assertion `i < n` failed.\n[default2]:[E ProcessGroupNCCL.cpp:1182] [Rank 6] NCCL watchdog thread terminated with exception: CUDA error: device-side assert triggered\n", "illegal access", "rank 6"},
@@ -105,6 +126,10 @@ func TestOvercome(t *testing.T) {
 		found bool
 	}{
 		"the shell says 0":          {"$ mpirun -n 2 x\n" + cq + "$ echo $?\n0\n", false},
+		"of a pipe":                 {"$ mpirun -n 2 x 2>&1 | tee log\n" + cq + "$ echo $?\n0\n", true},
+		"of another program":        {"$ mpirun -n 2 x\n" + cq + "$ ls\n$ echo $?\n0\n", true},
+		"a script before the job":   {cq + "pre-run exit code: 0\n", true},
+		"heartbeats of a stall":     {stall + strings.Repeat("[1,1]<stdout>:INFO heartbeat ok\n", 40), true},
 		"the shell says 1":          {"$ mpirun -n 2 x\n" + cq + "$ echo $?\n1\n", true},
 		"a number elsewhere":        {"$ mpirun -n 2 x\n" + cq + "$ ls | wc -l\n0\n", true},
 		"the ranks came":            {stall + steps(4), false},
@@ -127,7 +152,7 @@ func TestOvercome(t *testing.T) {
 func TestAttemptBefore(t *testing.T) {
 	const (
 		failed = "ssh: Could not resolve hostname w-1: Name or service not known\nORTE was unable to reliably start one or more daemons.\n"
-		worked = "pi is approximately 3.14\n"
+		worked = "step 100 loss 3.14\n"
 	)
 	for name, tt := range map[string]struct {
 		log   string
@@ -138,6 +163,7 @@ func TestAttemptBefore(t *testing.T) {
 		"only the one before":   {"$ kubectl logs job/pi --previous\n" + failed + "$ kubectl get pods\n", true},
 		"another pod's":         {"==> a-previous.log <==\n" + failed + "==> b.log <==\n" + worked, true},
 		"it failed as before":   {"==> a-previous.log <==\n" + failed + "==> a.log <==\n" + failed, true},
+		"no progress":           {"==> a-previous.log <==\n" + failed + "==> a.log <==\nloading model\n", true},
 		"a file of another job": {"==> a.log <==\n" + failed + "==> b.log <==\n" + worked, true},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -142,9 +142,12 @@ func (s *Scanner) refine(f *Finding, row *compiledRow, e *event) {
 	if missing := s.job.writers.announced.missing(); missing != nil && row.Key == catalogue.RowClients {
 		f.Meaning += "; no process announced " + rankList(missing)
 	}
-	if host := s.job.sharedHost(); host != "" && f.ID == "X-PORT" && s.job.facts[catalogue.AgentFailed] {
+	if host := s.job.sharedHost(); host != "" && f.ID == "X-PORT" && s.job.facts[catalogue.AgentFailed] != "" {
 		f.Meaning += ": Slurm started several tasks on " + host + ", and each task a torchrun"
 		f.Fix = "start one torchrun on each node (srun --ntasks-per-node=1, with --nodes as --nnodes); otherwise " + f.Fix
+	}
+	if used := s.job.facts[catalogue.HostMemory]; used != "" && f.ID == "X-HOSTOOM" {
+		f.Meaning += "; a program said before that the memory of its host was full (" + used + ")"
 	}
 	if f.ID == "X-CUDAOOM" {
 		f.blameOtherProcesses()
@@ -196,6 +199,9 @@ func (s *Scanner) place(f *Finding, h *hypothesis, shown *event) {
 	f.isPod = f.Node != "" || h.row.Key == catalogue.RowScheduling
 	if f.Peer == "" && f.ID != "X-PORT" { // that names the writer's own address
 		f.Peer = s.job.nccl.nameHost(peerIn(shown.text))
+	}
+	if f.Peer == "" && f.ID == "R02" {
+		f.Peer = s.job.facts[catalogue.Endpoint]
 	}
 	f.Ranks = ranks[:min(len(ranks), maxRanks)]
 }

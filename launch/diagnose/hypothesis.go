@@ -18,6 +18,7 @@ import (
 // one explains are consequences.
 func (s *Scanner) Findings() []Finding {
 	s.job.findHosts()
+	s.findSpans()
 	all := s.hypotheses()
 	if len(all) == 0 || !s.job.failed && !slices.ContainsFunc(all, (*hypothesis).showsFailure) {
 		return nil
@@ -25,6 +26,7 @@ func (s *Scanner) Findings() []Finding {
 	slices.SortStableFunc(all, func(a, b *hypothesis) int {
 		return cmp.Or(cmp.Compare(a.tier, b.tier), order(a.first, b.first), cmp.Compare(a.row.Key, b.row.Key))
 	})
+	preferSpecific(all)
 	s.preferTopic(all)
 	preferOvercome(all)
 	adoptHost(all)

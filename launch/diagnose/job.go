@@ -24,8 +24,8 @@ type job struct {
 	nccl    ncclLines
 	watchdogs
 	endings
-	facts  map[catalogue.Fact]bool
-	failed bool // a launcher reports a failure
+	facts  map[catalogue.Fact]string // what lines say of the whole job; "": nothing
+	failed bool                      // a launcher reports a failure
 	attempts
 }
 
@@ -60,6 +60,7 @@ type watchdogs struct {
 	stopped      map[int]struct{}          // ranks of which a call failed
 	folded       int                       // time-outs of other ranks that Ray left out
 	firstTimeout *event                    // the earliest in the logs
+	queued       map[int]int               // by rank: the last collective that it queued, as it says after a time-out of another rank
 }
 
 // writers holds the ranks, local ranks and hosts that print into the logs.
@@ -70,15 +71,15 @@ type writers struct {
 	hosts  map[string]struct{}
 
 	agents    agents
-	spans     []span // the ranks of agents; findHosts fills it
+	spans     []span // the ranks of agents; findSpans fills it
 	announced announcements
 }
 
 func newJob() job {
 	return job{
-		facts: map[catalogue.Fact]bool{}, writers: writers{ranks: map[int]struct{}{}, locals: map[int]struct{}{}, hosts: map[string]struct{}{}, agents: agents{}, announced: newAnnouncements()},
+		facts: map[catalogue.Fact]string{}, writers: writers{ranks: map[int]struct{}{}, locals: map[int]struct{}{}, hosts: map[string]struct{}{}, agents: agents{}, announced: newAnnouncements()},
 		pids: map[process]membership{}, nodes: map[string]string{}, waiting: map[string]string{}, inits: map[initKey]lineRef{},
-		nccl: ncclLines{versions: byHost{}, addresses: map[string]announced{}, others: map[string]announced{}, variables: map[string]byHost{}}, watchdogs: watchdogs{timeouts: map[int]collectiveTimeout{}, stopped: map[int]struct{}{}}, attempts: attempts{outcomes{}, outcomes{}, map[command]bool{}}, endings: endings{exited: map[int]*event{}, taskHosts: map[int]string{}, wentWell: map[int]bool{}},
+		nccl: ncclLines{versions: byHost{}, addresses: endpoints{}, others: endpoints{}, variables: map[string]byHost{}}, watchdogs: watchdogs{timeouts: map[int]collectiveTimeout{}, stopped: map[int]struct{}{}, queued: map[int]int{}}, attempts: attempts{outcomes{}, outcomes{}, map[command]bool{}}, endings: endings{exited: map[int]*event{}, taskHosts: map[int]string{}, wentWell: map[int]bool{}},
 	}
 }
 
@@ -145,7 +146,8 @@ func jobLines() []jobLine {
 		all = append(all, jobLine{pattern: pattern, read: (*Scanner).readEnd})
 	}
 	return append(all, []jobLine{
-		{pattern: `Sending process (?P<pid>\d+) closing signal`, read: (*Scanner).readStoppedWorker},
+		{pattern: stoppedLine, read: (*Scanner).readAgent},
+		{pattern: failedLine, read: (*Scanner).readAgent},
 		{pattern: endCodes, read: (*Scanner).readEndCode},
 		{pattern: `^node (?P<host>\S+) exiting (?:improperly|without calling)`, read: (*Scanner).readEndHost},
 		{pattern: `\*\*\* reported by process \[\d+,(?P<rank>\d{1,6})\]`, read: (*Scanner).readReporter},
@@ -171,7 +173,7 @@ func jobLines() []jobLine {
 		{pattern: `comm 0x[0-9a-fA-F]+ rank (?P<rank>\d+) n[rR]anks (?P<size>\d+)(?:.* commId (?P<comm>0x\w+))?.* - (?:Init )?(?P<state>START|COMPLETE|Init COMPLETE)`, read: (*Scanner).readInit},
 		{pattern: `Bootstrap ?: Using (?:\[\d+\])?(?P<interface>[\w.@-]+):(?P<address>[0-9a-fA-F.:]+)(?:%\w+)?<`, read: (*Scanner).readAddress},
 		{pattern: `NET/Socket ?: Using \[0\]`, read: (*Scanner).readInterfaces},
-		{pattern: `(?i)NCCL_NET set by environment to ib|NCCL_NET=ib|network ib not found|using network ib`, read: func(s *Scanner, _ *line, _ *match.Fields) { s.job.facts[catalogue.AskedInfiniBand] = true }},
+		{pattern: `(?i)NCCL_NET set by environment to ib|NCCL_NET=ib|network ib not found|using network ib`, read: func(s *Scanner, _ *line, _ *match.Fields) { s.job.facts[catalogue.AskedInfiniBand] = "yes" }},
 		{pattern: `(?P<name>NCCL_\w+) set by environment to (?P<value>[^\s.]+(?:\.[^\s.]+)*)`, read: (*Scanner).readVariable},
 		{pattern: `NCCL version (?P<version>\d+\.\d+\.\d+)\+`, read: (*Scanner).readVersion},
 		{pattern: `(?i)ras(?:msg|thread|client|coll|net|comm|conn|peer)|src/ras/|ncclras`, read: func(s *Scanner, l *line, _ *match.Fields) {
@@ -181,13 +183,21 @@ func jobLines() []jobLine {
 			s.job.nccl.frames = append(s.job.nccl.frames[:min(len(s.job.nccl.frames), 256)], l.ref())
 		}},
 		{pattern: `(?i)watchdog caught collective operation timeout|detected by watchdog at work(?:: (?P<work>\d+))?|(?P<failed>Some NCCL operations have failed or timed out)`, read: (*Scanner).readWatchdog},
+		{pattern: `Received a dump signal due to .*Last enqueued NCCL work: (?P<work>\d+)`, read: (*Scanner).readQueued},
 		{pattern: `(?P<root>first observed failure)|^\s*Failures:\s*$`, read: (*Scanner).readElastic},
 		{pattern: announceLine, read: (*Scanner).readAnnouncement},
+		{pattern: `CPU Virtual Memory: +(?P<used>used = [\d.]+ GB, percent = (?:8[5-9]|9\d|100)(?:\.\d+)?%)`, read: readFact(catalogue.HostMemory, "used")},
+		{pattern: `\brdzv_endpoint *[:=] *(?P<address>[\w.\[\]:-]+)|--rdzv[-_]endpoint[ =](?P<address2>[\w.\[\]:-]+)`, read: readFact(catalogue.Endpoint, "address")},
 		{pattern: placeLine, read: (*Scanner).readPlace},
 		{pattern: `(?i)world_size\W{1,4}(?P<size>\d{1,7})\b`, read: func(s *Scanner, _ *line, f *match.Fields) {
 			s.job.world = max(s.job.world, min(f.Number("size"), 1<<20))
 		}},
 	}...)
+}
+
+// readFact returns a reader that keeps the field of a line as a fact.
+func readFact(fact catalogue.Fact, field string) func(*Scanner, *line, *match.Fields) {
+	return func(s *Scanner, _ *line, f *match.Fields) { s.job.facts[fact] = f.Text(field) }
 }
 
 func (l *line) ref() lineRef { return lineRef{l.stream.log, l.number} }

@@ -126,6 +126,7 @@ func (s *Scanner) classify(l *line, hasWord bool) {
 	ofStack := s.continueText(l)
 	s.nameRecord(l)
 	s.readStackFrame(l)
+	s.readNext(l)
 	isKnown := false
 	if hasWord {
 		for i, f := range s.matcher.jobLines {

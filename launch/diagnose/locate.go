@@ -53,7 +53,7 @@ func (s *Scanner) locate(e *event) {
 // tasksAreAgents reports whether the tasks of srun are torchrun's agents: an agent says that
 // the worker of a local rank has another rank.
 func (s *Scanner) tasksAreAgents() bool {
-	return s.job.facts[catalogue.AgentFailed] || slices.ContainsFunc(s.job.ends, func(end workerEnd) bool {
+	return s.job.facts[catalogue.AgentFailed] != "" || slices.ContainsFunc(s.job.ends, func(end workerEnd) bool {
 		return end.event.local >= 0 && end.event.rank >= 0 && end.event.local != end.event.rank
 	})
 }
@@ -280,7 +280,6 @@ func sameHost(a, b string) bool {
 // different hosts.
 func (j *job) findHosts() {
 	j.hosts, j.byPID = map[int]string{}, map[int]int{}
-	j.writers.spans = j.agentSpans()
 	for rank, host := range j.writers.announced.hosts {
 		if name := host.known(); name != "" {
 			j.hosts[rank] = name
@@ -288,7 +287,7 @@ func (j *job) findHosts() {
 	}
 	several, twice := map[int]bool{}, map[int]bool{}
 	for p, m := range j.pids {
-		if host, known := j.hosts[m.rank]; known && host != p.host {
+		if host, known := j.hosts[m.rank]; known && !sameHost(host, p.host) {
 			several[m.rank] = true
 		}
 		j.hosts[m.rank] = p.host

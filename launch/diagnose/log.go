@@ -38,7 +38,7 @@ func (h *soleName) add(name string) {
 }
 
 // known returns the name, "" if no line has one or they have several.
-func (h *soleName) known() string {
+func (h soleName) known() string {
 	if h.several {
 		return ""
 	}
@@ -49,8 +49,10 @@ var (
 	rankName = match.Lazy(`(?i)(?:rank[-_. ]?|^rsl\.(?:error|out)\.|^log\.\w+\.0)(\d{1,6})(?:\D|$)`)
 	// hostName matches the name of a file with the kernel's log of a host, or with the output
 	// of a node.
-	hostName  = match.Lazy(`(?:^|/)(?:dmesg|kern(?:el)?|syslog|messages|journal(?:ctl)?)[-_.](?P<host>[a-z][a-z0-9-]*\d[a-z0-9-]*|(?:\d{1,3}\.){3}\d{1,3})(?:[._]\w+)*$|(?:^|/)(?P<host2>[a-z][a-z0-9-]*\d[a-z0-9-]*?|(?:\d{1,3}\.){3}\d{1,3})[-_./ ](?:var/log/)?(?:dmesg|kern(?:el)?|syslog|messages|journal(?:ctl)?)\b|(?:^|/)(?P<host3>(?:node|host|worker|pod|trainer|master|head|server|machine|compute|nid|cn)[-_.]?\d{1,6})\.(?:log|out|err|txt)$`)
-	localName = match.Lazy(`attempt_\d+/(\d{1,5})/(?:stdout|stderr)\.log$`)
+	hostName = match.Lazy(`(?:^|/)(?:dmesg|kern(?:el)?|syslog|messages|journal(?:ctl)?)[-_.](?P<host>[a-z][a-z0-9-]*\d[a-z0-9-]*|(?:\d{1,3}\.){3}\d{1,3})(?:[._]\w+)*$|(?:^|/)(?P<host2>[a-z][a-z0-9-]*\d[a-z0-9-]*?|(?:\d{1,3}\.){3}\d{1,3})(?:[-_. ]|/var/log/)(?:dmesg|kern(?:el)?|syslog|messages|journal(?:ctl)?)\b|(?:^|/)(?P<host3>(?:node|host|server|machine|compute|nid|cn)[-_.]?\d{1,6})\.(?:log|out|err|txt)$`)
+	// noHostName matches names in such places that are none of a host.
+	noHostName = match.Lazy(`^(?:user|job|run|exp|rank|attempt|epoch|step|task|worker|trial|test|part|day|v)[-_.]?\d`)
+	localName  = match.Lazy(`attempt_\d+/(\d{1,5})/(?:stdout|stderr)\.log$`)
 )
 
 // LogOf reads from a file's name which worker wrote the file: rank3.log is of
@@ -62,7 +64,7 @@ func LogOf(name string) Log {
 	} else if m := rankName().FindStringSubmatch(filepath.Base(name)); m != nil {
 		log.Rank, _ = strconv.Atoi(m[1])
 	}
-	if f := match.FindFields(hostName(), []byte(filepath.ToSlash(name))); f != nil {
+	if f := match.FindFields(hostName(), []byte(filepath.ToSlash(name))); f != nil && !noHostName().MatchString(f.Text("host")) {
 		log.Host = f.Text("host")
 	}
 	return log

@@ -1,8 +1,10 @@
 package diagnose
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
+	"net/netip"
 	"regexp"
 	"slices"
 	"strings"
@@ -12,26 +14,41 @@ import (
 
 // ncclLines holds what the processes say of their NCCL when they start.
 type ncclLines struct {
-	addresses map[string]announced // by address, of the bootstrap
-	others    map[string]announced // by address, of the other interfaces
-	version   string               // the last that a line named
+	addresses endpoints // of the bootstrap
+	others    endpoints // of all interfaces that carry data
+	version   string    // the last that a line named
 	versions  byHost
 	variables map[string]byHost // by name
 	ras       []lineRef         // frames of its RAS thread
 	frames    []lineRef         // frames of libnccl
 }
 
-// announced says under which host and interface others reach an address.
-type announced struct{ host, iface string }
+// endpoints holds who announced each address.
+type endpoints map[string]endpoint
+
+// endpoint is the host and the interface of an address.
+type endpoint struct {
+	host  soleName // several hosts may have an address, such as that of docker0
+	iface string
+}
+
+// add adds the host and the interface of an address.
+func (all endpoints) add(address, host, iface string) {
+	e, known := all[address]
+	if host == "" || !known && len(all) >= maxTracked {
+		return
+	}
+	e.host.add(host)
+	e.iface = iface
+	all[address] = e
+}
 
 // byHost holds a value of each host.
 type byHost map[string]string
 
 // readAddress reads the address under which a rank of NCCL is reached.
 func (s *Scanner) readAddress(l *line, f *match.Fields) {
-	if l.Host != "" && len(s.job.nccl.addresses) < maxTracked {
-		s.job.nccl.addresses[f.Text("address")] = announced{l.Host, f.Text("interface")}
-	}
+	s.job.nccl.addresses.add(f.Text("address"), l.Host, f.Text("interface"))
 }
 
 // ownAddress matches one interface in the list of those that carry data.
@@ -40,9 +57,7 @@ var ownAddress = match.Lazy(`\[\d+\]([\w.@-]+):([\d.]+)<`)
 // readInterfaces reads the interfaces that carry the data of a rank.
 func (s *Scanner) readInterfaces(l *line, _ *match.Fields) {
 	for _, m := range ownAddress().FindAllSubmatch(l.raw, 16) {
-		if others := s.job.nccl.others; l.Host != "" && len(others) < maxTracked {
-			others[string(m[2])] = announced{l.Host, string(m[1])}
-		}
+		s.job.nccl.others.add(string(m[2]), l.Host, string(m[1]))
 	}
 }
 
@@ -79,25 +94,25 @@ func (s *Scanner) readVariable(l *line, f *match.Fields) {
 func (n *ncclLines) addressesOf(host string) []string {
 	var all []string
 	for _, address := range slices.Sorted(maps.Keys(n.addresses)) {
-		if n.addresses[address].host == host && strings.Contains(address, ".") {
+		if n.addresses[address].host.name == host && strings.Contains(address, ".") {
 			all = append(all, address)
 		}
 	}
 	return all
 }
 
-// announcedBy returns who announced the address of a peer.
-func (n *ncclLines) announcedBy(peer string) announced {
+// endpointOf returns who announced the address of a peer.
+func (n *ncclLines) endpointOf(peer string) endpoint {
 	address, _, _ := strings.Cut(peer, "<")
-	if a, ok := n.addresses[address]; ok {
-		return a
+	if e, ok := n.addresses[address]; ok {
+		return e
 	}
 	return n.others[address]
 }
 
 // nameHost adds the host to a peer that a line names by its address.
 func (n *ncclLines) nameHost(peer string) string {
-	host := n.announcedBy(peer).host
+	host := n.endpointOf(peer).host.known()
 	if host == "" || host == peer {
 		return peer
 	}
@@ -125,6 +140,9 @@ func (values byHost) text() string {
 func (values byHost) hosts() map[string][]string {
 	hosts := map[string][]string{}
 	for _, host := range slices.Sorted(maps.Keys(values)) {
+		if host == "" && len(values) > 1 {
+			continue // of an unknown one
+		}
 		hosts[values[host]] = append(hosts[values[host]], host)
 	}
 	return hosts
@@ -169,50 +187,60 @@ func (n *ncclLines) sharpen(f *Finding) {
 }
 
 // localInterface matches names of interfaces that other nodes cannot reach.
-var localInterface = match.Lazy(`^(?:lo\d*|docker|br-|virbr|veth|cni|flannel|cali|podman|lxc|lxd|vmnet|tun|tap|tailscale|wg|zt)`)
+var localInterface = match.Lazy(`^(?:lo\d*$|docker|br-|virbr|veth|cni|flannel|cali|podman|lxc|lxd|vmnet|tun|tap|tailscale|wg|zt|nodelocaldns|kube-)`)
 
 // sharpenPeer says which interface the peer announced that cannot be reached.
 func (n *ncclLines) sharpenPeer(f *Finding) {
+	if f.ID[0] != 'I' {
+		return
+	}
 	peer, _, _ := strings.Cut(f.Peer, " on ")
-	from := n.announcedBy(peer)
-	if f.ID[0] != 'I' || from.host == f.Host {
-		return
-	}
-	if from.host == "" {
-		n.compareNetworks(f, peer)
-		return
-	}
+	from := n.endpointOf(peer)
+	host := from.host.known()
 	own := ""
 	for _, address := range n.addressesOf(f.Host) {
-		if a := n.addresses[address]; a.iface != from.iface {
-			own = "; " + a.host + " uses " + a.iface
+		if iface := n.addresses[address].iface; iface != from.iface {
+			own = "; " + f.Host + " uses " + iface
 		}
 	}
 	switch {
-	case localInterface().MatchString(from.iface):
-		f.Meaning = from.host + " announced the address of its interface " + from.iface + ", which other nodes cannot reach" + own
+	case from.iface == "":
+		n.compareNetworks(f, peer)
+	case host != "" && host == f.Host && localInterface().MatchString(from.iface): // its own address, which the peer has, too
+		f.Meaning = "NCCL chose the interface " + from.iface + ", whose address each node has for itself"
 		f.Fix = "set NCCL_SOCKET_IFNAME to the interface of the common network on all nodes, or use gorun --iface"
-		f.blame(from.host)
+	case host != "" && host == f.Host:
+	case localInterface().MatchString(from.iface):
+		f.Meaning = cmp.Or(host, "a peer") + " announced the address of its interface " + from.iface + ", which other nodes cannot reach" + own
+		f.Fix = "set NCCL_SOCKET_IFNAME to the interface of the common network on all nodes, or use gorun --iface"
+		f.blame(host)
 		f.Peer = ""
-	case own != "":
-		f.Meaning += " (" + from.host + " announced its interface " + from.iface + own + ")"
+	case own != "" && host != "":
+		f.Meaning += " (" + host + " announced its interface " + from.iface + own + ")"
 	}
 }
 
-// mayDiffer matches the variables of NCCL that name what each node has.
-var mayDiffer = match.Lazy(`^NCCL_(?:SOCKET_IFNAME|IB_HCA|TOPO_\w+|GRAPH_\w+)$`)
-
-// compareNetworks says that the peer announced an address of another network than that of the
-// writer, if the first byte differs.
+// compareNetworks adds the address that the writer itself uses, if the first byte of the peer's
+// differs: the two may be in networks that do not reach each other.
 func (n *ncclLines) compareNetworks(f *Finding, peer string) {
-	network := func(address string) string { return address[:max(0, strings.IndexByte(address, '.'))] }
+	address, _, _ := strings.Cut(peer, "<")
+	other, err := netip.ParseAddr(address)
+	if other = other.Unmap(); err != nil || !other.Is4() {
+		return
+	}
 	for _, own := range n.addressesOf(f.Host) {
-		if network(peer) != "" && network(peer) != network(own) {
-			f.Meaning += " (it is in another network than that of " + f.Host + ": " + own + " of " + n.addresses[own].iface + ")"
+		if a, err := netip.ParseAddr(own); err == nil && a.Is4() && a.As4()[0] != other.As4()[0] {
+			f.Meaning += " (" + f.Host + " itself uses " + own + " of " + n.addresses[own].iface + ")"
 			return
 		}
 	}
 }
+
+// commonVariable matches the variables of NCCL that must be the same on all nodes.
+var commonVariable = match.Lazy(`^NCCL_(?:ALGO|PROTO|BUFFSIZE|NSOCKS_PERTHREAD|SOCKET_(?:NTHREADS|FAMILY)|NTHREADS|(?:MIN|MAX)_(?:NCHANNELS|CTAS)|IB_(?:DISABLE|GID_INDEX|TC|SL|TIMEOUT|RETRY_CNT|QPS_PER_CONNECTION|SPLIT_DATA_ON_QPS|ADAPTIVE_ROUTING|ROCE_VERSION_NUM|ADDR_FAMILY|PKEY)|NET|CROSS_NIC|P2P_\w+|SHM_DISABLE|COLLNET_ENABLE|NVLS_ENABLE|PXN_DISABLE|NET_GDR_\w+)$`)
+
+// nodeVariable matches the variables that name what a node has, which may differ.
+var nodeVariable = match.Lazy(`^NCCL_(?:SOCKET_IFNAME|OOB_NET_IFNAME|IB_HCA)$`)
 
 // ncclVariable matches the name of a variable of NCCL.
 var ncclVariable = match.Lazy(`NCCL_[A-Z0-9_]+`)
@@ -223,16 +251,18 @@ func (n *ncclLines) sharpenVariables(f *Finding) {
 	if f.ID[0] != 'I' && f.ID[0] != 'N' && f.ID[0] != 'E' && f.ID != "G04" && f.ID != "X-NCCL" {
 		return
 	}
-	var differ, texts []string
+	var differ, texts, odd []string
 	for _, name := range slices.Sorted(maps.Keys(n.variables)) {
 		switch text := n.variables[name].text(); {
-		case text == "" || strings.HasPrefix(name, "NCCL_DEBUG"):
-		case mayDiffer().MatchString(name):
+		case text == "":
+		case nodeVariable().MatchString(name):
 			f.Meaning += " (" + name + " is " + text + ")"
-		default:
-			differ, texts = append(differ, name), append(texts, name+" is "+text)
-			f.blame(n.variables[name].odd())
+		case commonVariable().MatchString(name):
+			differ, texts, odd = append(differ, name), append(texts, name+" is "+text), append(odd, n.variables[name].odd())
 		}
+	}
+	if odd = slices.Compact(odd); len(odd) == 1 {
+		f.blame(odd[0])
 	}
 	if differ != nil {
 		f.Meaning = strings.Join(texts, ", ") + ": " + f.Meaning

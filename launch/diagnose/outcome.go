@@ -18,7 +18,7 @@ const successLine = `(?i)worker group successfully finished|\b\d+ passed\b.* in 
 	"Trainer\\.fit` stopped:" + `|Out of bounds values : 0 OK|\ball \d+ tests passed|\b100% tests passed|^test result: ok\b|^# fail 0\b|^Ran \d+ tests? in [\d.]+s$|^ok  \t|^Tests: .*\d+ passed, \d+ total|'train_runtime': |\btraining is done\b|Total run time: |^total images/sec: |^Total img/sec on \d`
 
 // jobSuccessLine matches what programs that start jobs print when a job ended well.
-const jobSuccessLine = `(?i)\b(?:job|run|workflow|experiment|pipeline|execution|analysis|simulation|calculation)\b.{0,60}\b(?:succeeded|successful|completed successfully|finished successfully)\b|^(?:all )?(?:done|finished|completed) successfully|\b(?:execution|pipeline|workflow|job|run|exit) status: OK$|^\d+ of \d+ steps \(100%\) done|^All tests passed\b|\bBUILD SUCCESS\b|^\S*job\S*/\S+\s+(?:Succeeded|Complete)\b|(?-i:\bFinal app status: SUCCEEDED\b|\b\d+ COMPLETED$|\bCOMPLETED +(?:exit )?0:0\b|REQUEST_COMPLETE_BATCH_SCRIPT, error:0 status:0$|\bMarking task as SUCCESS\b|^(?:integration|all|overall|result|suite|checks?|tests?)\b.{0,20}: PASSED$)|\b\d+ passed, 0 failed$|\bdone, 0 errors\b|^exit status 0$|\b(?:horovodrun|torchrun|mpirun|mpiexec|srun|sbatch|deepspeed|launcher|script|job) exited with (?:exit |return )?(?:code|status)[ :=]+0\b|\b(?:stopped|finished|done|ended|completed|exited)(?: with rc=0|, rc=0|: rc=0| \(rc=0| rc=0)\b|\bJob \d+ finished: .*, took [\d.]+ s$|^PASSED$|\b(?:finished|completed|done|ended)\b.{0,60}, exit(?: code| status)? 0$|^\[job\] .*\bexit status 0\b|\b(?:torchrun|mpirun|mpiexec|srun|deepspeed|accelerate|horovodrun|launcher|script|job|run) exit (?:code|status)[ :=]+0\b|\bjob-controller\s+Job completed$|\b\w*JobSucceeded\b`
+const jobSuccessLine = `(?i)\b(?:job|run|workflow|experiment|pipeline|execution|analysis|simulation|calculation)\b.{0,60}\b(?:succeeded|successful|completed successfully|finished successfully)\b|^(?:all )?(?:done|finished|completed) successfully|\b(?:execution|pipeline|workflow|job|run|exit) status: OK$|^\d+ of \d+ steps \(100%\) done|^All tests passed\b|\bBUILD SUCCESS\b|^\S*job\S*/\S+\s+(?:Succeeded|Complete)\b|(?-i:\bFinal app status: SUCCEEDED\b|\b\d+ COMPLETED$|\bCOMPLETED +(?:exit )?0:0\b|REQUEST_COMPLETE_BATCH_SCRIPT, error:0 status:0$|\bMarking task as SUCCESS\b|^(?:integration|all|overall|result|suite|checks?|tests?)\b.{0,20}: PASSED$)|\b\d+ passed, 0 failed$|\bdone, 0 errors\b|^exit status 0$|\b(?:horovodrun|torchrun|mpirun|mpiexec|srun|sbatch|deepspeed|launcher|script|job) exited with (?:exit |return )?(?:code|status)[ :=]+0\b|\b(?:stopped|finished|done|ended|completed|exited)(?: with rc=0|, rc=0|: rc=0| \(rc=0| rc=0)\b|\bJob \d+ finished: .*, took [\d.]+ s$|^PASSED$|\b(?:finished|completed|done|ended)\b.{0,60}, exit(?: code| status)? 0$|^\[job\] .*\bexit status 0\b|(?:^|[\s\]])(?:torchrun|mpirun|mpiexec|srun|deepspeed|accelerate|horovodrun|launcher|script|job|run) exit (?:code|status)[ :=]+0\b|\bjob-controller\s+Job completed$|\b\w*JobSucceeded\b`
 
 // failedState matches a job or task in a table of Slurm that did not end well.
 const failedState = `(?-i:^\s*\d\S*\s.*\b(?:FAILED|TIMEOUT|NODE_FAIL|OUT_OF_ME\w*|BOOT_FAIL|CANCELLED\S*)) +\d+:\d+(?:\s|$)`
@@ -41,7 +41,7 @@ const restartLine = `(?i)will restart worker group|\b(?:job|attempt|run|training
 
 // resumeLine matches what a program prints when it goes on from a checkpoint: an end of
 // the job before it, from outside, was overcome.
-const resumeLine = `(?i)\bSLURM_RESTART_COUNT[=:] ?[1-9]|\bresum(?:ing|ed)(?: training| run)? from\b|\bresume: found\b|\(restart [1-9]\d*\)$|\brestor(?:ing|ed) (?:\w+ )?from (?:checkpoint|step|epoch)\b`
+const resumeLine = `(?i)\bSLURM_RESTART_COUNT[=:] ?[1-9]|\bresum(?:ing|ed)(?: training| run)? from\b|\bresume: found\b|\(restart [1-9]\d*\)$|\brestor(?:ing|ed) (?:\w+ )?from (?:checkpoint|step|epoch)\b|\brestoring (?:the )?(?:last |latest )?checkpoint\b`
 
 // readSuccess reads a line that says that the job, or its part, ended well.
 func (s *Scanner) readSuccess(l *line, _ *match.Fields) {
@@ -220,6 +220,8 @@ func (s *Scanner) overcome(l *line) {
 	s.job.firstTimeout = nil
 	clear(s.job.timeouts)
 	clear(s.job.stopped)
+	clear(s.job.queued)
+	clear(s.job.writers.agents)
 	s.job.folded = 0
 	clear(s.job.inits)
 	s.job.writers.announced = newAnnouncements()

@@ -88,6 +88,7 @@ func (s *Scanner) readPodStarted(l *line, f *match.Fields) {
 		return
 	}
 	pod := s.podOf(l)
+	delete(s.job.waiting, pod)
 	for _, key := range startRows() {
 		if g := s.groups[key]; g != nil && pod != "" {
 			for _, e := range g.events {

@@ -59,6 +59,20 @@ func preferOvercome(all []*hypothesis) {
 	}
 }
 
+// preferSpecific moves the first hypothesis that says more before one of the same tier that
+// only sums up other errors.
+func preferSpecific(all []*hypothesis) {
+	if all[0].row.Key != catalogue.RowSummary {
+		return
+	}
+	for i, h := range all {
+		if h.tier == all[0].tier && h.row.Key != catalogue.RowSummary {
+			moveToFront(all, i)
+			return
+		}
+	}
+}
+
 // adoptHost gives the first hypothesis, if no line says where it is from, the only host of the
 // lines beside it that are about the same: of its effects, or with its meaning.
 func adoptHost(all []*hypothesis) {
@@ -126,7 +140,7 @@ func (s *Scanner) rate(h *hypothesis) {
 func (s *Scanner) tierOf(e *event) catalogue.Tier {
 	t := e.kind.Tier()
 	switch {
-	case e.row.CauseIf != "" && s.job.facts[e.row.CauseIf]:
+	case e.row.CauseIf != "" && s.job.facts[e.row.CauseIf] != "":
 		return catalogue.TierCause
 	case t < catalogue.TierSurvived && e.survived():
 		return catalogue.TierSurvived

@@ -121,7 +121,7 @@ func TestMemoryIsBounded(t *testing.T) {
 		"versions":   many("n%[1]d:%[1]d:1 [0] NCCL INFO NCCL version 2.%[1]d.1+cuda12", maxTracked+100),
 		"variables":  many("n%[1]d:1:1 [0] NCCL INFO NCCL_IB_HCA set by environment to mlx5_%[1]d", maxTracked+100),
 		"interfaces": many("n%[1]d:1:1 [0] NCCL INFO NET/Socket : Using [0]eth0:10.0.0.%[1]d<0>", maxTracked+100),
-		"agents":     many("W0626 06:24:46.010000 5211 torch/distributed/elastic/multiprocessing/api.py:897] Sending process %d closing signal SIGTERM", maxEntries+100),
+		"agents":     many("W0626 06:24:46.010000 %[1]d torch/distributed/elastic/multiprocessing/api.py:897] Sending process 7%[1]d closing signal SIGTERM", maxEntries+100),
 		"pods":       many("w-%d   0/1   Pending   0   2m", maxEntries+100),
 		"places":     many("Hostname cn-275, pid 1594, rank %d / size 4", maxEntries+100),
 		"no end":     "NCCL WARN " + strings.Repeat("Connection closed by remote peer ", 30000),
@@ -139,7 +139,7 @@ func TestMemoryIsBounded(t *testing.T) {
 			"groups": {len(s.groups), maxGroups}, "events": {events, keptEvents}, "streams": {len(s.tracebacks), maxTracked}, "waiting": {len(s.followed), maxWaiting},
 			"ends": {len(j.ends), maxTracked}, "ranks": {len(j.writers.ranks), maxEntries}, "pids": {len(j.pids), maxEntries}, "inits": {len(j.inits), maxEntries},
 			"watch": {len(j.timeouts), maxEntries}, "versions": {len(j.nccl.versions), maxTracked},
-			"variables": {len(j.nccl.variables["NCCL_IB_HCA"]), maxHosts}, "interfaces": {len(j.nccl.others), maxTracked}, "workers": {len(j.writers.agents), maxEntries},
+			"variables": {len(j.nccl.variables["NCCL_IB_HCA"]), maxHosts}, "interfaces": {len(j.nccl.others), maxTracked}, "agents": {len(j.writers.agents), maxTracked},
 			"pods": {len(j.waiting), maxEntries}, "places": {len(j.writers.announced.hosts), maxEntries},
 			"lines that were read twice": {int(j.reread - 2*s.number), maxReread + maxTracked}, "hosts of tasks": {len(j.taskHosts), maxTasks},
 		} {

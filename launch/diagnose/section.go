@@ -7,13 +7,16 @@ import (
 
 	"github.com/gorun/gorun/launch/diagnose/match"
 	"github.com/gorun/gorun/launch/diagnose/prefix"
+	"github.com/gorun/gorun/launch/diagnose/wording"
 )
 
 // sections are the files of which tail, head or a command prints the lines of a log.
 type sections struct {
 	section *Log   // the present one; nil: unknown
 	last    string // its name, or that of the one before
-	asked   bool   // the line before asks the shell for an exit code
+	command string // the last one that a user typed
+	asked   bool   // the line before asks the shell for its exit code
+	isNext  bool   // the present one is of the attempt after a restart, which has shown no progress yet
 }
 
 // sectionTitle matches the line that stands before the lines of another file: that of tail
@@ -66,9 +69,14 @@ func (s *Scanner) readSection(p []byte) bool {
 // names.
 var promptLine = match.Lazy(`^(?:\[?(?:[\w.-]+@)?(?P<host>[a-zA-Z][\w.-]*)(?:[: ][~/][^$#]{0,60})?\]?[$#]|\$) (?P<command>\S.*)$`)
 
-// localCommand matches a command that prints what one host knows, and the host or the pod
-// that it names.
-var localCommand = match.Lazy(`^(?:sudo )?(?:ssh (?:-\S+ )*(?:[\w-]+@)?(?P<host>[a-zA-Z][\w.-]*) ['"]?(?:sudo )?)?(?:dmesg|journalctl|nvidia-smi|ibstat|ibv_\w+|systemctl|lspci|df|free|ulimit|(?:cat|tail|grep|less|zgrep)\b.* /var/log/)(?:\W|$)|^kubectl (?:-n \S+ )?logs (?:(?:-n \S+ |-[fp] |--\S+ )*(?:pod/)?(?P<pod>[a-z0-9][a-z0-9.-]*\d[a-z0-9.-]*)(?: |$))?`)
+// oneHostCommand matches a command that prints what one host knows, and the host that it names.
+var oneHostCommand = match.Lazy(`^(?:sudo )?(?:ssh (?:-\w \d+ |-\S+ )*(?:[\w-]+@)?(?P<host>[a-zA-Z][\w.-]*) ['"]?(?:sudo )?)?(?:(?:dmesg|journalctl|nvidia-smi|ibstat|ibv_\w+|systemctl|lspci|df|free|ulimit)(?:\W|$)|(?:cat|tail|grep|less|zgrep)\b.* /var/log/)`)
+
+// podCommand matches a command that prints what a pod printed, and the pod if it names one.
+var podCommand = match.Lazy(`^kubectl (?:-n \S+ )?logs (?:(?:-n \S+ |-[fp] |--\S+ )*(?:pod/)?(?P<pod>[a-z0-9][a-z0-9.-]*\d[a-z0-9.-]*)(?: |$))?`)
+
+// plainLauncher matches a command that starts a job and whose exit code the shell tells.
+var plainLauncher = match.Lazy(`^(?:srun|mpirun|mpiexec|prterun|torchrun|accelerate|deepspeed|horovodrun|gorun|python[\d.]*|docker run|apptainer|singularity) [^|;&]*$`)
 
 // readPrompt reads a command that a user typed. What a command prints about one host is as
 // a file of that host, up to the next command. It reports false, for others read the line too.
@@ -85,20 +93,22 @@ func (s *Scanner) readPrompt(p []byte) bool {
 		s.section = nil
 	}
 	command := f.Text("command")
-	s.asked = command == "echo $?"
-	named := match.FindFields(localCommand(), []byte(command))
-	if named == nil {
-		return false
+	if s.asked = command == "echo $?"; !s.asked {
+		s.sections.command = command
 	}
-	section := Log{Name: command, Rank: -1, Local: -1, Host: cmp.Or(named.Text("host"), named.Text("pod"), f.Text("host")), isTyped: true}
-	if strings.Contains(section.Host, "launcher") { // it prints what others wrote
-		section.Host = ""
+	section := Log{Name: command, Rank: -1, Local: -1, isTyped: true}
+	if named := match.FindFields(oneHostCommand(), []byte(command)); named != nil {
+		section.Host = cmp.Or(named.Text("host"), f.Text("host"))
+	} else if named := match.FindFields(podCommand(), []byte(command)); named == nil {
+		return false
+	} else if pod := named.Text("pod"); !strings.Contains(pod, "launcher") { // that prints what others wrote
+		section.Host = pod
 	}
 	s.beginSection(&section)
 	return false
 }
 
-// readShellCode reads the line below `echo $?`: the exit code of the command before.
+// readShellCode reads the line below `echo $?`: the exit code of a command that started a job.
 func (s *Scanner) readShellCode(p []byte) {
 	code := string(bytes.TrimSpace(p))
 	if !s.asked || code == "" {
@@ -106,10 +116,12 @@ func (s *Scanner) readShellCode(p []byte) {
 	}
 	s.asked = false
 	l := &line{stream: streamKey{log: len(s.logs) - 1}, number: s.number}
-	if code == "0" {
+	switch {
+	case !plainLauncher().MatchString(s.sections.command):
+	case code == "0":
 		s.overcome(l)
 		s.job.wentWell[l.stream.log] = true
-	} else if len(code) <= 3 && strings.Trim(code, "0123456789") == "" {
+	case len(code) <= 3 && strings.Trim(code, "0123456789") == "":
 		s.readFailure(l, nil)
 	}
 }
@@ -118,14 +130,21 @@ func (s *Scanner) readShellCode(p []byte) {
 var ofPrevious = match.Lazy(`[-_. ](?:-?-?prev(?:ious)?|-p)\b`)
 
 // beginSection begins the lines of another file. After those of a container before its restart
-// come those of the attempt after it: what the first ones say was overcome.
+// come those of the attempt after it.
 func (s *Scanner) beginSection(next *Log) {
-	if last := s.sections.last; last != "" && ofPrevious().MatchString(last) && ofPrevious().ReplaceAllString(last, "") == next.Name {
-		l := &line{stream: streamKey{log: len(s.logs) - 1}, number: s.number}
+	last := s.sections.last
+	s.isNext = ofPrevious().MatchString(last) && ofPrevious().ReplaceAllString(last, "") == next.Name
+	s.section, s.sections.last = next, next.Name
+}
+
+// readNext marks what a container printed before its restart as overcome, if l shows that the
+// attempt after it made progress.
+func (s *Scanner) readNext(l *line) {
+	if s.isNext && s.matcher.wordings.Has(wording.Step, l.raw) {
+		s.isNext = false
 		s.overcome(l)
 		s.job.restarted[l.stream.log] = l.number
 	}
-	s.section, s.sections.last = next, next.Name
 }
 
 // sectionName returns the name of the file of which the log contains the present lines, ""

@@ -20,15 +20,14 @@ var nativeStack = match.AnyOf(
 	`^\s*File "(?P<library2>[^"]+)", line \d+ in (?P<function4>\w+)$`,
 )
 
-// runtimeFrame matches functions of the system and of handlers of signals, and the files of
-// Python that only start others.
+// runtimeFrame matches functions of the system and of handlers of signals.
 var runtimeFrame = match.Lazy(`^(?:_*(?:funlockfile|sigaction|restore_rt|GI_\w+|raise|abort|gsignal|kill|pthread_\w+|libc_\w+|mem(?:cpy|move|set)\w*|nss_\w+|start_thread|clone3?)|uc[st]_\w+|opal_\w+|orte_\w+|MPL_\w+)$`)
 
 // followCrash looks for the frame in which the process of e crashed.
 func (s *Scanner) followCrash(e *event) {
 	isNew := s.crash == nil || s.crash.log != e.log || e.number-s.crash.number > maxStack
 	if e.row.ID() == "X-SEGV" && isNew {
-		s.crash = e
+		s.crash, s.ofOther = e, false
 	}
 }
 
@@ -36,6 +35,15 @@ func (s *Scanner) followCrash(e *event) {
 func (s *Scanner) readStackFrame(l *line) {
 	e := s.crash
 	if e == nil || e.log != l.stream.log || l.number-e.number > maxStack || !e.mayBeOf(l.Head) {
+		return
+	}
+	switch {
+	case bytes.HasPrefix(l.raw, []byte("Thread 0x")):
+		s.ofOther = true
+	case bytes.HasPrefix(l.raw, []byte("Current thread 0x")):
+		s.ofOther = false
+	}
+	if s.ofOther {
 		return
 	}
 	if !bytes.Contains(l.raw, []byte("0x")) && !bytes.Contains(l.raw, []byte("File ")) {

@@ -74,6 +74,28 @@ func (s *Scanner) readWatchdog(l *line, f *match.Fields) {
 	}
 }
 
+// readQueued reads how far a rank came that was told of a time-out of another rank.
+func (s *Scanner) readQueued(l *line, f *match.Fields) {
+	rank := max(l.Rank, number(rankField(), l.raw))
+	if rank >= 0 && len(s.job.queued) < maxEntries {
+		s.job.queued[rank] = f.Number("work")
+	}
+}
+
+// lagging returns the ranks that say that they queued fewer collectives than seq, ascending,
+// and a text about the first of them.
+func (w *watchdogs) lagging(seq int) (ranks []int, text string) {
+	for _, r := range slices.Sorted(maps.Keys(w.queued)) {
+		if w.queued[r] < seq {
+			ranks = append(ranks, r)
+		}
+	}
+	if len(ranks) == 0 {
+		return nil, ""
+	}
+	return ranks, fmt.Sprintf("%s had queued %d collectives only", rankList(ranks), w.queued[ranks[0]])
+}
+
 // unranked returns the last lines before the present one that name no writer: the rank for
 // which the others wait may have printed them.
 func (s *Scanner) unranked() *excerpt {
@@ -103,6 +125,9 @@ func (s *Scanner) timeoutEvent() *event {
 	collective := strings.TrimSpace(fmt.Sprintf("%s %s", w.op, seqText(w.seq)))
 	if collective == "" {
 		collective = "a collective"
+	}
+	if lagging, text := j.lagging(w.seq); lagging != nil {
+		return s.watchdogEvent(catalogue.RowMissing, lagging, fmt.Sprintf("%s in %s; %s", waitText(waiting), collective, text))
 	}
 	var missing, unseen []int // ranks without a time-out: that print, and that do not
 	for r := range s.worldSize() {
@@ -155,10 +180,10 @@ func (j *job) gaps(unseen []int) []int {
 		low, high = min(low, r), max(high, r)
 	}
 	spans := append(slices.Clone(j.writers.spans), span{low, high + 1})
-	isOpen := func(r int) bool {
+	isUncovered := func(r int) bool {
 		return !slices.ContainsFunc(spans, func(s span) bool { return s.first <= r && r < s.end })
 	}
-	return slices.DeleteFunc(slices.Clone(unseen), isOpen)
+	return slices.DeleteFunc(slices.Clone(unseen), isUncovered)
 }
 
 // findDesync returns the ranks that are behind the others, and a text that lists
@@ -220,8 +245,8 @@ func (s *Scanner) watchdogEvent(key string, ranks []int, text string) *event {
 	e := *s.job.firstTimeout
 	e.row = s.matcher.byKey[key]
 	e.kind = e.row.Kind
-	e.text, e.named, e.pid, e.derived = text, ranks, 0, true
-	e.host, e.excerpt = "", nil
+	e.text, e.origin, e.derived, e.excerpt = text, unknownOrigin(), true, nil
+	e.named = ranks
 	if len(ranks) > 0 {
 		e.rank = ranks[0]
 		if w, ok := s.job.timeouts[e.rank]; ok {

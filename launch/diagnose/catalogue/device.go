@@ -3,7 +3,7 @@ package catalogue
 // deviceRows returns the rows about GPUs, the driver and memory on the GPU.
 func deviceRows() []Row {
 	const (
-		oneGPU = "call torch.cuda.set_device(LOCAL_RANK) before the first CUDA call, start no more workers than GPUs, and do not set CUDA_VISIBLE_DEVICES to one GPU for all; do not hide the error with NCCL_MULTI_RANK_GPU_ENABLE"
+		oneGPU = "call torch.cuda.set_device(LOCAL_RANK) before the first CUDA call (Horovod: hvd.local_rank(); mpirun: OMPI_COMM_WORLD_LOCAL_RANK; srun: SLURM_LOCALID), start no more workers than GPUs, and do not set CUDA_VISIBLE_DEVICES to one GPU for all; do not hide the error with NCCL_MULTI_RANK_GPU_ENABLE"
 		drain  = "take the node out of the job (drain it); reset the GPU or reboot the node, and if it comes again look at power, heat and slot, or replace the GPU"
 		nvml   = "`nvidia-smi` must work for all GPUs of the node: reboot after a driver upgrade, drain a node with a broken GPU"
 	)
@@ -77,7 +77,11 @@ func deviceRows() []Row {
 			Cause: "a kernel of the program did an illegal access, or its assertion failed", Fix: "run again with CUDA_LAUNCH_BLOCKING=1 and look for indices out of range (labels, embedding ids); compute-sanitizer names the kernel", Seen: "CUDA 700, 710, 716", Source: "CUDAException.cpp",
 		},
 		{
-			Key: "55", Checks: ids("D04"), Kind: Primary, Pattern: `nvmlInit\w*\(\) failed|NVML/RM version mismatch|Failed to initialize NVML|forward compatibility was attempted on non supported HW`,
+			Key: "t08", Checks: ids("V03", "D04"), Kind: Primary, Pattern: `forward compatibility was attempted on non supported HW`,
+			Cause: "the container's CUDA needs a newer driver than the node has, and its compatibility libraries (cuda-compat) do not work on this kind of GPU", Fix: "update the driver of that node, or use an image with an older CUDA (nvidia-smi shows the newest that the driver supports); taking cuda-compat out of LD_LIBRARY_PATH helps where the driver is new enough; after a driver upgrade reboot", Seen: "CUDA 804", Source: "CUDA compatibility guide",
+		},
+		{
+			Key: "55", Checks: ids("D04"), Kind: Primary, Pattern: `nvmlInit\w*\(\) failed|NVML/RM version mismatch|Failed to initialize NVML`,
 			Cause: "NVML does not work on this node: the versions of driver and library differ, or a GPU is broken", Fix: nvml, Seen: "all", Source: "src/misc/nvmlwrap.cc",
 		},
 		{
@@ -113,7 +117,7 @@ func deviceRows() []Row {
 			Cause: "a GPU's link reported an error that it corrected", Fix: "look for a fatal one of the same node (dmesg -T | grep Xid)", Seen: "kernel", Source: "NVIDIA Xid docs",
 		},
 		{
-			Key: "92", Checks: ids("G01"), Kind: Root, Pattern: `NVRM: (?:The NVIDIA GPU \S+|.*fallen off the bus)|NVRM: Xid \(PCI:\S+\): (?:48|64|74|79|94|95|119|120|140|14[3-9]|154)\b|\bamdgpu\b.* [1-9]\d* uncorrectable hardware errors detected`,
+			Key: "92", Checks: ids("G01"), Kind: Root, Explains: ids("D10", "D04", "X-CUDAERR"), Pattern: `NVRM: (?:The NVIDIA GPU \S+|.*fallen off the bus)|NVRM: Xid \(PCI:\S+\): (?:48|64|74|79|94|95|119|120|140|14[3-9]|154)\b|\bamdgpu\b.* [1-9]\d* uncorrectable hardware errors detected`,
 			Cause: "a GPU's hardware failed", Fix: drain, Seen: "kernel", Source: "k8s-device-plugin internal/rm/health.go, NVIDIA Xid docs",
 		},
 		{

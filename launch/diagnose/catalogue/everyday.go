@@ -162,6 +162,10 @@ func everydayRows() []Row {
 			Cause: "Slurm saw the memory of the job or step at its limit: pages of files count, too", Fix: "where the job was killed, ask for more memory (--mem) or use less", Seen: "Slurm", Source: "task/cgroup",
 		},
 		{
+			Key: "t11", Checks: ids("X-CONNECT"), Kind: Catchable, Pattern: `GCS at(?: address)? :\d{2,5}\b|--address=:\d{2,5}\b.{0,80}(?:error|fail|could not|cannot)`,
+			Cause: "the address of Ray's head has no host", Fix: "the variable that holds it is empty in this shell: set it before ray start (echo it there), or write the address", Seen: "Ray", Source: "ray start",
+		},
+		{
 			Key: "w27", Checks: ids("X-CONNECT"), Kind: Catchable, Pattern: `(?:Unable to connect to GCS at|Failed to connect to GCS at address) (?P<peer>[\w.:-]*\w)`,
 			Cause: "the head node of Ray cannot be reached from this node", Fix: "check that `ray start --head` runs there, with the same version of Ray and Python, and that this node reaches its port (nc -vz HOST 6379)", Seen: "Ray", Source: "gcs_utils.py",
 		},
@@ -190,7 +194,7 @@ func everydayRows() []Row {
 			Cause: "a node's sshd refuses the user's key, because others may write its folder", Fix: "on that node: chmod 700 ~/.ssh, chmod 600 ~/.ssh/authorized_keys, chmod go-w ~, and chown them to the user (or StrictModes no in sshd_config)", Seen: "OpenSSH", Source: "sshd's log",
 		},
 		{
-			Key: RowMountRefused, Quote: "mount.", Checks: ids("X-DISK"), Kind: Clue, Pattern: `mount\.\w+: (?:mounting \S+ failed, reason given by server: |.*)(?:access denied by server|no such file or directory|permission denied|operation not permitted)`,
+			Key: RowMountRefused, Quote: "mount.", Checks: ids("X-DISK"), Kind: Clue, Pattern: `mount\.\w+: (?:mounting \S+ failed, reason given by server: |access denied by server)`,
 			Cause: "the file server refused to mount a folder on a node", Fix: "its export must exist and allow the address of this node: on the server correct /etc/exports (exportfs -ra; showmount -e SERVER shows what it exports), or the name of the folder", Seen: "Linux", Source: "mount.nfs(8)", Explains: ids("X-DISK"),
 		},
 		{

@@ -10,6 +10,10 @@ func launchRows() []Row {
 	)
 	return []Row{
 		{
+			Key: "t09", Checks: ids("X-START", "X-AUTH"), Kind: Primary, Pattern: `(?:on node (?P<host>[^\s:]+): )?Job credential expired|Munge decode failed: (?:Expired|Rewound) credential`,
+			Cause: "a node refused Slurm's credential of the job: its clock differs from the others', or munge or slurmd lags there", Fix: "compare the clocks (date on both nodes; chronyc tracking), correct NTP, and restart munge and slurmd on that node", Seen: "Slurm", Source: "slurmd, munge",
+		},
+		{
 			Key: "t05", Checks: ids("X-START"), Kind: Primary, Pattern: `execve\(\): (?:mkdir|rm|cp|ls|cat|echo|sleep|date|env|sh|bash|hostname): No such file`,
 			Cause: "the variable PATH lacks the folders of the system's programs", Fix: "the script sets PATH and drops its old value: export PATH=/new/folder:$PATH", Seen: "Slurm", Source: "srun(1)",
 		},
@@ -184,6 +188,10 @@ func launchRows() []Row {
 		{
 			Key: "y06", Checks: ids("X-SSH"), Kind: Clue, Pattern: `pdsh@\S+: (?P<host>\S+): ssh exited with exit code 255`,
 			Cause: "the connection over ssh to a host failed or broke", Fix: ssh, Seen: "pdsh", Source: "pdsh",
+		},
+		{
+			Key: "t10", Checks: ids("X-SSH"), Kind: CatchableClue, Pattern: `^(?:ssh|kex)_exchange_identification: `,
+			Cause: "a host closed the connection of ssh before the login: too many logins at once (MaxStartups), a list of refused hosts, or an overloaded host", Fix: "start fewer at a time, or raise MaxStartups in that host's sshd_config, and read its log (journalctl -u sshd); one gorun started on each node needs no ssh", Seen: "OpenSSH", Source: "sshd_config(5)",
 		},
 		{
 			Key: "u05", Checks: ids("X-SSH"), Kind: CatchableClue, Pattern: `^(?:ssh|kex)_exchange_identification: |^banner exchange: Connection to (?P<host2>\S+) |Error \d+ returned from remote shell \((?P<host>[\w.-]+):\d+\)`,

@@ -51,6 +51,10 @@ const (
 	AskedInfiniBand Fact = "InfiniBand was asked for"
 	// AgentFailed says that an agent of torchrun failed itself, not one of its workers.
 	AgentFailed Fact = "an agent of torchrun failed"
+	// HostMemory is how much of a host's memory a program says is used, if that is most of it.
+	HostMemory Fact = "the memory of a host is used up"
+	// Endpoint is the address at which the nodes meet.
+	Endpoint Fact = "the nodes meet at an address"
 )
 
 // ID returns the id of a finding from this row.

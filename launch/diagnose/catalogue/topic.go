@@ -55,7 +55,7 @@ func Topics() []Topic {
 		},
 		{
 			Checks:  ids("X-DISK"),
-			Pattern: `input/output error|stale file handle|after transport endpoint shutdown|transport endpoint is not connected`,
+			Pattern: `input/output error|stale file handle|after transport endpoint shutdown|transport endpoint is not connected: ?['"]?/|\b(?:stat|ls|cd|access|open)\b.{0,80}transport endpoint is not connected`,
 			Cause:   "a file system failed, or its server was lost", Fix: "look at that node's kernel log (dmesg -T: I/O errors, nfs, LustreError, evicted) and its storage (lfs check servers, smartctl); take the node out of the job until its mounts answer",
 		},
 		{

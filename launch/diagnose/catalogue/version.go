@@ -90,6 +90,10 @@ func versionRows() []Row {
 			Cause: "the node has more local ranks than NCCL allows, or other programs connect to its port", Fix: ranks + "; stop port scanners", Seen: "2.12.7+", Source: "src/proxy.cc",
 		},
 		{
+			Key: "t12", Checks: ids("X-LIBRARY", "V05"), Kind: CatchableClue, Pattern: `undefined symbol:\s*_ZNK?(?:3c10|2at|5torch|6caffe2)|undefined symbol:\s*_Z\w*(?:3c10|2at6Tensor|5torch)`,
+			Cause: "an extension was built for another release of torch than the one that runs", Fix: "install the extension that the line names again for this torch (pip install --no-build-isolation --no-cache-dir --force-reinstall NAME), or the release of torch that it was built for", Seen: "torch", Source: "ld.so",
+		},
+		{
 			Key: "88", Checks: ids("V02"), Kind: Primary, Pattern: `undefined symbol:\s*nccl\w+`,
 			Cause: "the program loads an older libnccl than it was built for", Fix: "remove the other libnccl from LD_LIBRARY_PATH, uninstall the other nvidia-nccl-cuXX wheels, then reinstall with --force-reinstall", Seen: "ld.so", Source: "pytorch#122571",
 		},

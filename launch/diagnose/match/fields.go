@@ -32,7 +32,7 @@ func FindFields(re *regexp.Regexp, text []byte) *Fields {
 // groups returns the texts of all groups of a name that matched.
 func (f *Fields) groups(name string) [][]byte {
 	var all [][]byte
-	for _, digit := range []string{"", "2", "3", "4"} {
+	for _, digit := range []string{"", "2", "3", "4", "5"} {
 		if p, ok := f.by[name+digit]; ok {
 			all = append(all, p)
 		}

@@ -20,6 +20,7 @@ type Exception struct {
 	File    string   // the innermost frame: `  File "…", line 1, in f`
 	Script  string   // the innermost frame outside libraries
 	Source  string   // the line of source of the innermost frame
+	caller  string   // the innermost frame outside torch and Python, with its source; "": as File
 	// isBare means that the line of the class has no message.
 	isBare bool
 	// FromLauncher means that a frame is of a launcher.
@@ -208,6 +209,12 @@ func (t *Tracer) End() (done Exception, ok bool) {
 
 // readFrame reads the first line of a frame.
 func (e *Exception) readFrame(line string) {
+	if e.File != "" && !isOfTorch(e.File) {
+		e.caller = strings.TrimSpace(e.File)
+		if source := strings.TrimSpace(e.Source); source != "" {
+			e.caller += ": " + source
+		}
+	}
 	if e.File == "" {
 		e.FromMain = strings.HasSuffix(line, ", in <module>")
 	}
@@ -218,6 +225,20 @@ func (e *Exception) readFrame(line string) {
 	case !containsAny(line, "-packages", "/lib", `"<`) || !libraryFile().MatchString(line):
 		e.Script = line
 	}
+}
+
+// isOfTorch reports whether a frame is of torch, of Python or of a launcher.
+func isOfTorch(frame string) bool {
+	return containsAny(frame, "/torch/", "/lib/python", "/bin/", `"<frozen`) && !strings.Contains(frame, "-packages/") || strings.Contains(frame, "-packages/torch/")
+}
+
+// Caller returns the innermost frame of another library than torch, below the program's own
+// frames, "" if there is none.
+func (e *Exception) Caller() string {
+	if !isOfTorch(e.File) || e.caller == "" || strings.HasPrefix(e.caller, strings.TrimSpace(e.Script)) && e.Script != "" {
+		return ""
+	}
+	return e.caller
 }
 
 // Place returns where the program raised e, such as "train.py:30", "" if that is
