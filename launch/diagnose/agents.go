@@ -72,9 +72,9 @@ func (s *Scanner) findSpans() {
 	}
 	j.writers.spans = nil
 	for _, end := range j.ends {
-		if e := end.event; e.rank >= 0 && 0 <= e.local && e.local <= e.rank && e.local < of[e.pid] {
+		if e := end.event; e.rank >= 0 && 0 <= e.local && e.local <= e.rank {
 			first := e.rank - e.local
-			j.writers.spans = append(j.writers.spans, span{first, first + of[e.pid]})
+			j.writers.spans = append(j.writers.spans, span{first, first + max(of[e.pid], e.local+1)})
 		}
 	}
 }
