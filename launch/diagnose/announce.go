@@ -36,7 +36,7 @@ const announceLine = `GLOBAL_RANK: (?P<rank>\d{1,6}), MEMBER: \d+/(?P<size>\d{1,
 const placeLine = `\bHostname (?P<host>[\w.-]+), pid \d+, rank (?P<rank>\d{1,6}) / size|\b(?i:starting|started) rank (?P<rank2>\d{1,6}) on (?:host |node )?(?P<host2>[a-zA-Z][\w-]*\d[\w.-]*)|\b[Rr]ank[ :=#]*(?P<rank3>\d{1,6})\b.{0,40}(?: running on (?:host |node )?| on host | on node )(?P<host3>[a-z][\w-]*\d[\w.-]*)|\[(?P<rank4>\d{1,6})/\d+\] init on (?P<host4>[a-zA-Z][\w-]*\d[\w.-]*)|\b[Rr]ank (?P<rank5>\d{1,6}) of \d+ on (?P<host5>[a-zA-Z][\w-]*\d[\w.-]*), local`
 
 // deviceName matches names of devices, which look like those of hosts.
-var deviceName = match.Lazy(`^(?:(?i:cuda|tpu|xpu|npu|mps|cpu|port|device)\d*|GPU\d*|gpu\d?)$`)
+var deviceName = match.Lazy(`^(?:(?i:python|torch|cuda|tpu|xpu|npu|mps|cpu|port|device|[ahv]100|[hb]200|l40s?)[\d.]*|GPU\d*|gpu\d?)$`)
 
 // readPlace reads a line in which a process says on which host its rank runs.
 func (s *Scanner) readPlace(_ *line, f *match.Fields) {

@@ -93,7 +93,7 @@ func (e *event) mayBeHandled() bool {
 
 // survived reports whether the worker survived e.
 func (e *event) survived() bool {
-	return e.handled || e.kind.Has(catalogue.MayPass) && e.steps > passedAfter || e.later > survivedAfter || e.kind.Has(catalogue.MayBeCaught) && e.later > lastLines || e.kind.Has(catalogue.General) && e.beside > wentOnBeside
+	return e.handled || e.kind.Has(catalogue.MayPass) && !e.inTraceback && e.steps > passedAfter || e.later > survivedAfter || e.kind.Has(catalogue.MayBeCaught) && e.later > lastLines || e.kind.Has(catalogue.General) && e.beside > wentOnBeside
 }
 
 // displace marks e as handled after which so many errors came that it is not the last
@@ -289,21 +289,24 @@ var levelOfTensorFlow = match.Lazy(`^[WI] \S+\.cc:\d+\] `)
 // countLaterLines counts the lines of a stream that follow an error, because the
 // program may have caught the error.
 func (s *Scanner) countLaterLines(l *line) {
-	if len(s.followed) == 0 || len(l.raw) == 0 || l.raw[0] == ' ' || isShutdownLine(l.raw) {
+	words := s.matcher.wordings
+	if len(s.followed) == 0 || len(l.raw) == 0 || isShutdownLine(l.raw) {
+		return
+	}
+	isStep := words.Has(wording.Step, l.raw)
+	if l.raw[0] == ' ' && !isStep {
 		return
 	}
 	isSoon := func(e *event) bool { return e.later < 3 && e.stream == l.stream }
-	words := s.matcher.wordings
 	soon := slices.ContainsFunc(s.followed, isSoon)
 	if soon && (words.Has(wording.Cascade, l.raw) || words.Has(wording.Summary, l.raw)) {
 		return
 	}
 	progresses := words.Progresses(l.raw) || isResult(l.raw)
 	recovers := soon && words.GoesOn(l.raw)
-	isStep := progresses && words.Has(wording.Step, l.raw)
 	kept := s.followed[:0]
 	for _, e := range s.followed {
-		if isStep {
+		if isStep && !slices.Contains(e.named, l.Rank) {
 			e.steps++
 		}
 		if e.stream == l.stream {

@@ -27,6 +27,7 @@ func TestFacts(t *testing.T) {
 		"a variable differs":             {setsIndex("a1", "0") + setsIndex("b2", "3") + setsIndex("c3", "3") + modifyQP, "NCCL_IB_GID_INDEX is 0 on a1; 3 on b2, c3: ", "host a1"},
 		"a variable of each node":        {strings.ReplaceAll(setsIndex("a1", "0")+setsIndex("b2", "3")+setsIndex("c3", "3"), "IB_GID_INDEX", "HOSTID") + modifyQP, "adapters of different rails", "host c3"},
 		"two variables on two hosts":     {setsIndex("a1", "0") + setsIndex("b2", "3") + setsIndex("c3", "3") + strings.ReplaceAll(setsIndex("a1", "2")+setsIndex("b2", "2")+setsIndex("c3", "1"), "GID_INDEX", "SL") + modifyQP, "NCCL_IB_GID_INDEX is 0 on a1; 3 on b2, c3, NCCL_IB_SL is 1 on c3; 2 on a1, b2: ", "host c3"},
+		"one of two hosts unnamed":       {"NCCL INFO NCCL_IB_GID_INDEX set by environment to 3.\n" + setsIndex("a1", "3") + setsIndex("c3", "0") + modifyQP, "NCCL_IB_GID_INDEX is 0 on c3; 3 on a1: ", "host c3"},
 		"a line without a host":          {"NCCL INFO NCCL_IB_GID_INDEX set by environment to 1.\n" + setsIndex("a1", "3") + setsIndex("c3", "3") + modifyQP, "adapters of different rails", "host c3"},
 		"a variable is the same":         {setsIndex("a1", "3") + setsIndex("c3", "3") + modifyQP, "adapters of different rails", "host c3"},
 		"a bridge was announced":         {"a1:1:1 [0] NCCL INFO Bootstrap : Using virbr0:192.168.122.1<0>\n" + listening + noRoute, "a1 announced the address of its interface virbr0, which other nodes cannot reach; b2 uses em4", "host a1"},
@@ -81,6 +82,10 @@ func TestFacts(t *testing.T) {
 		"a socket that is not connected": {"Traceback (most recent call last):\n  File \"t.py\", line 3, in <module>\n    s.getpeername()\nOSError: [Errno 107] Transport endpoint is not connected\n", "the worker raised an exception", ""},
 		"a mount that is not connected":  {"Traceback (most recent call last):\n  File \"t.py\", line 3, in <module>\nOSError: [Errno 107] Transport endpoint is not connected: '/mnt/ceph/a'\n", "a file system failed", ""},
 		"a level below an error":         {"[2025-05-16 14:04:38,116] [INFO] [load:184] [PID:8] [RANK:0] Unable to find prepared dataset in x/6dbb\n[rank1]: RuntimeError: wait timeout after 1800000ms, keys: /default_pg/0\n", "was not ready in time", ""},
+		"another group's collectives":    {strings.ReplaceAll(waits(0)+waits(1), "[Rank ", "[PG ID 2 PG GUID 2 Rank ") + queuedOnly(2, 12) + queuedOnly(0, 12), "", "rank 2"},
+		"the rank furthest behind":       {waits(0) + waits(2) + queuedOnly(1, 799) + queuedOnly(3, 800), "a rank did not enter a collective", "rank 1"},
+		"memory of another host":         {"gpu-7: CPU Virtual Memory:  used = 949.11 GB, percent = 91.2%\ngpu-7:1:1 [0] NCCL INFO NCCL version 2.27.5+cuda12.9\ngpu-2:1:1 [0] NCCL INFO NCCL version 2.27.5+cuda12.9\ngpu-2: slurmstepd: error: Detected 1 oom_kill event in StepId=1.0.\n", "of its container or job was used up", "host gpu-2"},
+		"two endpoints":                  {"+ torchrun --rdzv_endpoint=10.0.0.1:29500 a.py\n+ torchrun --rdzv_endpoint=10.0.0.2:29500 b.py\nRuntimeError: connect() timed out.\n", "this node could not reach the store", ""},
 		"all ranks run out":              {strings.Repeat("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.37 GiB.\n", 2) + failed(0), "the worker ran out of GPU memory", "rank 0"},
 		"a rank and its local rank":      {"[default2]:x.cu:1290: f: block: [1,0,0], thread: [6,0,0] Assertion `i < n` failed.\n[default2]:[E ProcessGroupNCCL.cpp:1182] [Rank 6] NCCL watchdog thread terminated with exception: CUDA error: device-side assert triggered\n", "illegal access", "rank 6"},
 	} {
@@ -96,6 +101,11 @@ func TestFacts(t *testing.T) {
 // waits returns the line of torch's watchdog on a rank.
 func waits(rank int) string {
 	return fmt.Sprintf("[rank%d]:[E626 06:24:44.903881913 ProcessGroupNCCL.cpp:616] [Rank %[1]d] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=808, OpType=ALLREDUCE, NumelIn=9, NumelOut=9, Timeout(ms)=600000) ran for 600020 milliseconds before timing out.\n", rank)
+}
+
+// queuedOnly returns the line of a rank that was told of another rank's time-out.
+func queuedOnly(rank, seq int) string {
+	return fmt.Sprintf("[rank%d]:[E626 06:24:46.120914551 ProcessGroupNCCL.cpp:2536] [PG ID 0 PG GUID 0(default_pg) Rank %[1]d]  Received a dump signal due to a collective timeout from rank 0 and we will try our best to dump the debug info. Last enqueued NCCL work: %d, last completed NCCL work: %[2]d.\n", rank, seq)
 }
 
 // stopped are the lines of an agent of torchrun that stops three workers.
@@ -126,6 +136,10 @@ func TestOvercome(t *testing.T) {
 		found bool
 	}{
 		"the shell says 0":          {"$ mpirun -n 2 x\n" + cq + "$ echo $?\n0\n", false},
+		"of the next command":       {"$ srun python train.py\nsrun: error: n1: task 0: Exited with exit code 1\n$ echo $?\n1\n$ mpirun -n 2 y\n$ echo $?\n0\n", true},
+		"of python's version":       {"$ python --version\n" + cq + "$ echo $?\n0\n", true},
+		"steps of the missing rank": {stall + strings.Repeat("[1,6]<stdout>:reading shard for epoch 3 part 2\n", 4), true},
+		"other names of steps":      {stall + "[1,0]<stdout>:global_step=1 train_loss=0.3\n[1,0]<stdout>: iteration        5/ 100\n[1,0]<stdout>:eval_loss: 0.2\n", false},
 		"of a pipe":                 {"$ mpirun -n 2 x 2>&1 | tee log\n" + cq + "$ echo $?\n0\n", true},
 		"of another program":        {"$ mpirun -n 2 x\n" + cq + "$ ls\n$ echo $?\n0\n", true},
 		"a script before the job":   {cq + "pre-run exit code: 0\n", true},
@@ -163,6 +177,9 @@ func TestAttemptBefore(t *testing.T) {
 		"only the one before":   {"$ kubectl logs job/pi --previous\n" + failed + "$ kubectl get pods\n", true},
 		"another pod's":         {"==> a-previous.log <==\n" + failed + "==> b.log <==\n" + worked, true},
 		"it failed as before":   {"==> a-previous.log <==\n" + failed + "==> a.log <==\n" + failed, true},
+		"another pod's failure": {"==> c.log <==\nTraceback (most recent call last):\n  File \"t.py\", line 3, in <module>\nRuntimeError: CUDA error: an illegal memory access was encountered\n==> a-previous.log <==\n" + failed + "==> a.log <==\n" + worked, true},
+		"another file follows":  {"$ kubectl logs w-1 --previous\n" + failed + "$ kubectl logs w-1\n" + failed + "$ cat other.log\n" + worked, true},
+		"pipes":                 {"$ kubectl logs w-1 --previous | tail -2\n" + failed + "$ kubectl logs w-1 | tail -3\n" + worked, false},
 		"no progress":           {"==> a-previous.log <==\n" + failed + "==> a.log <==\nloading model\n", true},
 		"a file of another job": {"==> a.log <==\n" + failed + "==> b.log <==\n" + worked, true},
 	} {

@@ -146,7 +146,7 @@ func (s *Scanner) refine(f *Finding, row *compiledRow, e *event) {
 		f.Meaning += ": Slurm started several tasks on " + host + ", and each task a torchrun"
 		f.Fix = "start one torchrun on each node (srun --ntasks-per-node=1, with --nodes as --nnodes); otherwise " + f.Fix
 	}
-	if used := s.job.facts[catalogue.HostMemory]; used != "" && f.ID == "X-HOSTOOM" {
+	if used := s.job.facts[catalogue.HostMemory]; used != "" && f.ID == "X-HOSTOOM" && (!s.hasSeveralHosts() || e.host != "" && s.job.facts[catalogue.FullHost] == e.host) {
 		f.Meaning += "; a program said before that the memory of its host was full (" + used + ")"
 	}
 	if f.ID == "X-CUDAOOM" {
@@ -201,7 +201,7 @@ func (s *Scanner) place(f *Finding, h *hypothesis, shown *event) {
 		f.Peer = s.job.nccl.nameHost(peerIn(shown.text))
 	}
 	if f.Peer == "" && f.ID == "R02" {
-		f.Peer = s.job.facts[catalogue.Endpoint]
+		f.Peer = s.job.writers.endpoint.known()
 	}
 	f.Ranks = ranks[:min(len(ranks), maxRanks)]
 }

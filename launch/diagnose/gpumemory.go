@@ -13,6 +13,8 @@ var (
 	otherMemory = match.Lazy(`\b[Pp]rocess (\d+) has ([\d.]+) ([KMG]iB|bytes) memory in use`)
 	// freeMemory matches the memory of the GPU, and what of it is free.
 	freeMemory = match.Lazy(`\btotal capac\w{2,4} of ([\d.]+) ([KMG]iB) of which ([\d.]+) ([KMG]iB|bytes) is free\b`)
+	// allocated matches what of the worker's own memory torch allocated.
+	allocated = match.Lazy(`\bOf the allocated memory ([\d.]+) ([KMG]iB|bytes) is allocated by PyTorch`)
 	// ownMemory matches that of the worker itself.
 	ownMemory = match.Lazy(`\bthis process has ([\d.]+) ([KMG]iB|bytes) memory in use`)
 )
@@ -25,6 +27,9 @@ func (f *Finding) blameOtherProcesses() {
 		return
 	}
 	mine, total, free := mebibytes(own[1], own[2]), 0.0, 0.0
+	if m := allocated().FindStringSubmatch(f.Text); m != nil && mebibytes(m[1], m[2]) > mine { // torch does not know it
+		return
+	}
 	if m := freeMemory().FindStringSubmatch(f.Text); m != nil {
 		total, free = mebibytes(m[1], m[2]), mebibytes(m[3], m[4])
 	}

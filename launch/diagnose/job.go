@@ -60,7 +60,7 @@ type watchdogs struct {
 	stopped      map[int]struct{}          // ranks of which a call failed
 	folded       int                       // time-outs of other ranks that Ray left out
 	firstTimeout *event                    // the earliest in the logs
-	queued       map[int]int               // by rank: the last collective that it queued, as it says after a time-out of another rank
+	queued       map[int]queued            // by rank, after a time-out of another rank
 }
 
 // writers holds the ranks, local ranks and hosts that print into the logs.
@@ -71,7 +71,8 @@ type writers struct {
 	hosts  map[string]struct{}
 
 	agents    agents
-	spans     []span // the ranks of agents; findSpans fills it
+	endpoint  soleName // at which the agents meet
+	spans     []span   // the ranks of agents; findSpans fills it
 	announced announcements
 }
 
@@ -79,7 +80,7 @@ func newJob() job {
 	return job{
 		facts: map[catalogue.Fact]string{}, writers: writers{ranks: map[int]struct{}{}, locals: map[int]struct{}{}, hosts: map[string]struct{}{}, agents: agents{}, announced: newAnnouncements()},
 		pids: map[process]membership{}, nodes: map[string]string{}, waiting: map[string]string{}, inits: map[initKey]lineRef{},
-		nccl: ncclLines{versions: byHost{}, addresses: endpoints{}, others: endpoints{}, variables: map[string]byHost{}}, watchdogs: watchdogs{timeouts: map[int]collectiveTimeout{}, stopped: map[int]struct{}{}, queued: map[int]int{}}, attempts: attempts{outcomes{}, outcomes{}, map[command]bool{}}, endings: endings{exited: map[int]*event{}, taskHosts: map[int]string{}, wentWell: map[int]bool{}},
+		nccl: ncclLines{versions: byHost{}, addresses: endpoints{}, others: endpoints{}, variables: map[string]byHost{}}, watchdogs: watchdogs{timeouts: map[int]collectiveTimeout{}, stopped: map[int]struct{}{}, queued: map[int]queued{}}, attempts: attempts{outcomes{}, outcomes{}, map[command]bool{}}, endings: endings{exited: map[int]*event{}, taskHosts: map[int]string{}, wentWell: map[int]bool{}},
 	}
 }
 
@@ -186,8 +187,8 @@ func jobLines() []jobLine {
 		{pattern: `Received a dump signal due to .*Last enqueued NCCL work: (?P<work>\d+)`, read: (*Scanner).readQueued},
 		{pattern: `(?P<root>first observed failure)|^\s*Failures:\s*$`, read: (*Scanner).readElastic},
 		{pattern: announceLine, read: (*Scanner).readAnnouncement},
-		{pattern: `CPU Virtual Memory: +(?P<used>used = [\d.]+ GB, percent = (?:8[5-9]|9\d|100)(?:\.\d+)?%)`, read: readFact(catalogue.HostMemory, "used")},
-		{pattern: `\brdzv_endpoint *[:=] *(?P<address>[\w.\[\]:-]+)|--rdzv[-_]endpoint[ =](?P<address2>[\w.\[\]:-]+)`, read: readFact(catalogue.Endpoint, "address")},
+		{pattern: `CPU Virtual Memory: +(?P<used>used = [\d.]+ GB, percent = (?:8[5-9]|9\d|100)(?:\.\d+)?%)`, read: (*Scanner).readHostMemory},
+		{pattern: `(?:\brdzv_endpoint *[:=] *|--rdzv[-_]endpoint[ =])(?P<address>[\w\[][\w.\[\]:-]*)`, read: func(s *Scanner, _ *line, f *match.Fields) { s.job.writers.endpoint.add(f.Text("address")) }},
 		{pattern: placeLine, read: (*Scanner).readPlace},
 		{pattern: `(?i)world_size\W{1,4}(?P<size>\d{1,7})\b`, read: func(s *Scanner, _ *line, f *match.Fields) {
 			s.job.world = max(s.job.world, min(f.Number("size"), 1<<20))
@@ -195,9 +196,9 @@ func jobLines() []jobLine {
 	}...)
 }
 
-// readFact returns a reader that keeps the field of a line as a fact.
-func readFact(fact catalogue.Fact, field string) func(*Scanner, *line, *match.Fields) {
-	return func(s *Scanner, _ *line, f *match.Fields) { s.job.facts[fact] = f.Text(field) }
+// readHostMemory reads how much of its host's memory a program says is used.
+func (s *Scanner) readHostMemory(l *line, f *match.Fields) {
+	s.job.facts[catalogue.HostMemory], s.job.facts[catalogue.FullHost] = f.Text("used"), l.Host
 }
 
 func (l *line) ref() lineRef { return lineRef{l.stream.log, l.number} }

@@ -76,16 +76,21 @@ const (
 	maxVariables = 64
 	maxHosts     = 1024
 	maxValue     = 64
+	// maxShown bounds the values and the variables that a meaning names.
+	maxShown = 4
 )
 
 // readVariable reads a variable that NCCL found in the environment.
 func (s *Scanner) readVariable(l *line, f *match.Fields) {
 	all, name := s.job.nccl.variables, f.Text("name")
+	if l.Host == "" {
+		return
+	}
 	if all[name] == nil && len(all) < maxVariables {
 		all[name] = byHost{}
 	}
 	if values, value := all[name], f.Text("value"); values != nil && len(values) < maxHosts {
-		values[l.Host] = value[:min(len(value), maxValue)]
+		values[l.Host] = strings.ToValidUTF8(value[:min(len(value), maxValue)], "")
 	}
 }
 
@@ -126,7 +131,11 @@ func (values byHost) text() string {
 		return ""
 	}
 	var parts []string
-	for _, value := range slices.Sorted(maps.Keys(hosts)) {
+	for i, value := range slices.Sorted(maps.Keys(hosts)) {
+		if i == maxShown {
+			parts = append(parts, fmt.Sprintf("%d other values", len(hosts)-maxShown))
+			break
+		}
 		on := hosts[value]
 		if more := len(on) - 3; more > 0 {
 			on = append(on[:3:3], fmt.Sprintf("%d more", more))
@@ -140,9 +149,6 @@ func (values byHost) text() string {
 func (values byHost) hosts() map[string][]string {
 	hosts := map[string][]string{}
 	for _, host := range slices.Sorted(maps.Keys(values)) {
-		if host == "" && len(values) > 1 {
-			continue // of an unknown one
-		}
 		hosts[values[host]] = append(hosts[values[host]], host)
 	}
 	return hosts
@@ -151,13 +157,16 @@ func (values byHost) hosts() map[string][]string {
 // odd returns the only host whose value differs from that of all others, "" if there is
 // none.
 func (values byHost) odd() string {
-	odd := ""
-	if hosts := values.hosts(); len(hosts) == 2 && len(values) > 2 {
-		for _, on := range hosts {
-			if len(on) == 1 {
-				odd = on[0]
-			}
+	odd, others := "", 0
+	for _, on := range values.hosts() {
+		if len(on) == 1 && odd == "" {
+			odd = on[0]
+		} else {
+			others = len(on)
 		}
+	}
+	if len(values.hosts()) != 2 || others < 2 {
+		return ""
 	}
 	return odd
 }
@@ -261,6 +270,7 @@ func (n *ncclLines) sharpenVariables(f *Finding) {
 			differ, texts, odd = append(differ, name), append(texts, name+" is "+text), append(odd, n.variables[name].odd())
 		}
 	}
+	differ, texts = differ[:min(len(differ), maxShown)], texts[:min(len(texts), maxShown)]
 	if odd = slices.Compact(odd); len(odd) == 1 {
 		f.blame(odd[0])
 	}

@@ -17,7 +17,7 @@ const (
 	// podState matches a row of kubectl's table of pods about one that does not run.
 	podState = `^(?P<pod>[a-z0-9][a-z0-9.-]*)\s+0/\d+\s+(?P<state>Pending|ContainerCreating|ImagePullBackOff|ErrImagePull|CrashLoopBackOff|Evicted|OOMKilled|Unknown|Init:\S+)\s`
 	// podStarted matches a line of kubectl that says that all containers of a pod run.
-	podStarted = `\bStarted (?:container|with docker id)\b|^[a-z0-9][a-z0-9.-]*\s+(?P<ready>\d+)/(?P<all>\d+)\s+ Running `
+	podStarted = `\bStarted (?:container|with docker id)\b|\bSuccessfully pulled image\b|^[a-z0-9][a-z0-9.-]*\s+(?P<ready>\d+)/(?P<all>\d+)\s+ Running `
 )
 
 // podName matches the pod in an event of Kubernetes, and in a table of pods.
@@ -79,7 +79,7 @@ func (s *Scanner) podOf(l *line) string {
 // startRows are the rows about what Kubernetes tries again until a pod starts: volumes,
 // images, nodes, probes.
 func startRows() []string {
-	return []string{catalogue.RowMount, catalogue.RowMountRefused, catalogue.RowScheduling, catalogue.RowImage, catalogue.RowProbe, catalogue.RowContainer, catalogue.RowRegistry}
+	return []string{catalogue.RowMount, catalogue.RowMountRefused, catalogue.RowScheduling, catalogue.RowImage, catalogue.RowImageRefused, catalogue.RowProbe, catalogue.RowContainer, catalogue.RowRegistry}
 }
 
 // readPodStarted marks what kept a pod from starting as handled.

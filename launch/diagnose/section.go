@@ -3,6 +3,7 @@ package diagnose
 import (
 	"bytes"
 	"cmp"
+	"slices"
 	"strings"
 
 	"github.com/gorun/gorun/launch/diagnose/match"
@@ -12,11 +13,15 @@ import (
 
 // sections are the files of which tail, head or a command prints the lines of a log.
 type sections struct {
-	section *Log   // the present one; nil: unknown
-	last    string // its name, or that of the one before
-	command string // the last one that a user typed
-	asked   bool   // the line before asks the shell for its exit code
-	isNext  bool   // the present one is of the attempt after a restart, which has shown no progress yet
+	section *Log       // the present one; nil: unknown
+	last    string     // its name, or that of the one before
+	from    checkpoint // where it begins
+	command string     // the last one that a user typed
+	typed   checkpoint // where it stands
+	asked   bool       // the line before asks the shell for its exit code
+	// restarted is where the output of a container before its restart begins, if the present
+	// section is of the attempt after it, which has shown no progress yet.
+	restarted *checkpoint
 }
 
 // sectionTitle matches the line that stands before the lines of another file: that of tail
@@ -54,7 +59,7 @@ func (s *Scanner) readSection(p []byte) bool {
 		return s.readPrompt(p)
 	}
 	if strings.HasPrefix(title, "End global rank ") { // of Composer's launcher, which goes on
-		s.section = nil
+		s.section, s.sections.restarted = nil, nil
 		return true
 	}
 	section := LogOf(title)
@@ -69,6 +74,37 @@ func (s *Scanner) readSection(p []byte) bool {
 // names.
 var promptLine = match.Lazy(`^(?:\[?(?:[\w.-]+@)?(?P<host>[a-zA-Z][\w.-]*)(?:[: ][~/][^$#]{0,60})?\]?[$#]|\$) (?P<command>\S.*)$`)
 
+// checkpoint is a place in a log, and whether the job had failed there.
+type checkpoint struct {
+	number int64
+	failed bool
+}
+
+// here returns the present place.
+func (s *Scanner) here() checkpoint { return checkpoint{s.number, s.job.failed} }
+
+// overcomeSince forgets the ends of workers between two places of the present log, and marks
+// the errors there as overcome.
+func (s *Scanner) overcomeSince(from checkpoint, to int64) {
+	log := len(s.logs) - 1
+	isBetween := func(e *event) bool { return e.log == log && from.number <= e.number && e.number < to }
+	s.endTracebacks(func(*tracebackReader) bool { return true })
+	for _, g := range s.groups {
+		for _, e := range g.events {
+			e.handled = e.handled || isBetween(e)
+		}
+	}
+	s.job.ends = slices.DeleteFunc(s.job.ends, func(end workerEnd) bool { return isBetween(end.event) })
+	if exit := s.job.firstExit; exit != nil && isBetween(exit) {
+		s.job.firstExit = nil
+	}
+	if exit := s.job.lastExit; exit != nil && isBetween(exit) {
+		s.job.lastExit = nil
+	}
+	s.job.failed = from.failed
+	s.job.restarted[log] = to
+}
+
 // oneHostCommand matches a command that prints what one host knows, and the host that it names.
 var oneHostCommand = match.Lazy(`^(?:sudo )?(?:ssh (?:-\w \d+ |-\S+ )*(?:[\w-]+@)?(?P<host>[a-zA-Z][\w.-]*) ['"]?(?:sudo )?)?(?:(?:dmesg|journalctl|nvidia-smi|ibstat|ibv_\w+|systemctl|lspci|df|free|ulimit)(?:\W|$)|(?:cat|tail|grep|less|zgrep)\b.* /var/log/)`)
 
@@ -76,7 +112,7 @@ var oneHostCommand = match.Lazy(`^(?:sudo )?(?:ssh (?:-\w \d+ |-\S+ )*(?:[\w-]+@
 var podCommand = match.Lazy(`^kubectl (?:-n \S+ )?logs (?:(?:-n \S+ |-[fp] |--\S+ )*(?:pod/)?(?P<pod>[a-z0-9][a-z0-9.-]*\d[a-z0-9.-]*)(?: |$))?`)
 
 // plainLauncher matches a command that starts a job and whose exit code the shell tells.
-var plainLauncher = match.Lazy(`^(?:srun|mpirun|mpiexec|prterun|torchrun|accelerate|deepspeed|horovodrun|gorun|python[\d.]*|docker run|apptainer|singularity) [^|;&]*$`)
+var plainLauncher = match.Lazy(`^(?:srun|mpirun|mpiexec|prterun|torchrun|accelerate|deepspeed|horovodrun|gorun|python[\d.]* [^-\s]|python[\d.]* -m |docker run|apptainer|singularity)[^|;&]*$`)
 
 // readPrompt reads a command that a user typed. What a command prints about one host is as
 // a file of that host, up to the next command. It reports false, for others read the line too.
@@ -90,11 +126,11 @@ func (s *Scanner) readPrompt(p []byte) bool {
 		return false
 	}
 	if s.section != nil && s.section.isTyped {
-		s.section = nil
+		s.section, s.sections.restarted = nil, nil
 	}
 	command := f.Text("command")
 	if s.asked = command == "echo $?"; !s.asked {
-		s.sections.command = command
+		s.sections.command, s.typed = command, s.here()
 	}
 	section := Log{Name: command, Rank: -1, Local: -1, isTyped: true}
 	if named := match.FindFields(oneHostCommand(), []byte(command)); named != nil {
@@ -115,14 +151,12 @@ func (s *Scanner) readShellCode(p []byte) {
 		return
 	}
 	s.asked = false
-	l := &line{stream: streamKey{log: len(s.logs) - 1}, number: s.number}
 	switch {
 	case !plainLauncher().MatchString(s.sections.command):
 	case code == "0":
-		s.overcome(l)
-		s.job.wentWell[l.stream.log] = true
+		s.overcomeSince(s.typed, s.number)
 	case len(code) <= 3 && strings.Trim(code, "0123456789") == "":
-		s.readFailure(l, nil)
+		s.job.failed = true
 	}
 }
 
@@ -132,18 +166,21 @@ var ofPrevious = match.Lazy(`[-_. ](?:-?-?prev(?:ious)?|-p)\b`)
 // beginSection begins the lines of another file. After those of a container before its restart
 // come those of the attempt after it.
 func (s *Scanner) beginSection(next *Log) {
-	last := s.sections.last
-	s.isNext = ofPrevious().MatchString(last) && ofPrevious().ReplaceAllString(last, "") == next.Name
-	s.section, s.sections.last = next, next.Name
+	last, from := s.sections.last, s.from
+	s.section, s.sections.last, s.from, s.sections.restarted = next, next.Name, s.here(), nil
+	last, _, _ = strings.Cut(last, " |")
+	present, _, _ := strings.Cut(next.Name, " |")
+	if ofPrevious().MatchString(last) && ofPrevious().ReplaceAllString(last, "") == present {
+		s.sections.restarted = &from
+	}
 }
 
 // readNext marks what a container printed before its restart as overcome, if l shows that the
 // attempt after it made progress.
 func (s *Scanner) readNext(l *line) {
-	if s.isNext && s.matcher.wordings.Has(wording.Step, l.raw) {
-		s.isNext = false
-		s.overcome(l)
-		s.job.restarted[l.stream.log] = l.number
+	if from := s.sections.restarted; from != nil && s.matcher.wordings.Has(wording.Step, l.raw) {
+		s.sections.restarted = nil
+		s.overcomeSince(*from, s.from.number)
 	}
 }
 

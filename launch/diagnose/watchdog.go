@@ -74,26 +74,43 @@ func (s *Scanner) readWatchdog(l *line, f *match.Fields) {
 	}
 }
 
+// queued is the last collective that a rank says it queued, and its process group.
+type queued struct {
+	group string
+	seq   int
+}
+
+// maxLag is how far a rank may be behind, where the group of the time-out is unknown.
+const maxLag = 64
+
 // readQueued reads how far a rank came that was told of a time-out of another rank.
 func (s *Scanner) readQueued(l *line, f *match.Fields) {
 	rank := max(l.Rank, number(rankField(), l.raw))
-	if rank >= 0 && len(s.job.queued) < maxEntries {
-		s.job.queued[rank] = f.Number("work")
+	if m := groupField().FindSubmatch(l.raw); m != nil && rank >= 0 && len(s.job.queued) < maxEntries {
+		s.job.queued[rank] = queued{string(m[1]), f.Number("work")}
 	}
 }
 
-// lagging returns the ranks that say that they queued fewer collectives than seq, ascending,
-// and a text about the first of them.
-func (w *watchdogs) lagging(seq int) (ranks []int, text string) {
-	for _, r := range slices.Sorted(maps.Keys(w.queued)) {
-		if w.queued[r] < seq {
+// lagging returns the ranks that are furthest behind the collective of a time-out, ascending,
+// and a text about them, nil if no rank says that it is behind.
+func (j *job) lagging(w collectiveTimeout) (ranks []int, text string) {
+	least := w.seq
+	for _, r := range slices.Sorted(maps.Keys(j.queued)) {
+		q := j.queued[r]
+		_, waits := j.timeouts[r]
+		isOfGroup := q.group == w.group || w.group == "" && w.seq-q.seq <= maxLag
+		switch {
+		case waits || !isOfGroup || q.seq > least || q.seq == w.seq:
+		case q.seq < least:
+			least, ranks = q.seq, []int{r}
+		default:
 			ranks = append(ranks, r)
 		}
 	}
-	if len(ranks) == 0 {
+	if ranks == nil {
 		return nil, ""
 	}
-	return ranks, fmt.Sprintf("%s had queued %d collectives only", rankList(ranks), w.queued[ranks[0]])
+	return ranks, fmt.Sprintf("%s had queued %d collectives only", rankList(ranks), least)
 }
 
 // unranked returns the last lines before the present one that name no writer: the rank for
@@ -126,7 +143,7 @@ func (s *Scanner) timeoutEvent() *event {
 	if collective == "" {
 		collective = "a collective"
 	}
-	if lagging, text := j.lagging(w.seq); lagging != nil {
+	if lagging, text := j.lagging(w); lagging != nil {
 		return s.watchdogEvent(catalogue.RowMissing, lagging, fmt.Sprintf("%s in %s; %s", waitText(waiting), collective, text))
 	}
 	var missing, unseen []int // ranks without a time-out: that print, and that do not

@@ -77,6 +77,10 @@ func deviceRows() []Row {
 			Cause: "a kernel of the program did an illegal access, or its assertion failed", Fix: "run again with CUDA_LAUNCH_BLOCKING=1 and look for indices out of range (labels, embedding ids); compute-sanitizer names the kernel", Seen: "CUDA 700, 710, 716", Source: "CUDAException.cpp",
 		},
 		{
+			Key: "t14", Checks: ids("V03"), Kind: Primary, Pattern: `PTX was compiled with an unsupported toolchain|CUDA_ERROR_UNSUPPORTED_PTX_VERSION`,
+			Cause: "the driver of the node is older than the CUDA that compiled the program's kernels", Fix: "update the driver of that node (nvidia-smi shows the newest CUDA that it supports), or install a build for an older CUDA", Seen: "CUDA 222", Source: "CUDA Runtime API",
+		},
+		{
 			Key: "t08", Checks: ids("V03", "D04"), Kind: Primary, Pattern: `forward compatibility was attempted on non supported HW`,
 			Cause: "the container's CUDA needs a newer driver than the node has, and its compatibility libraries (cuda-compat) do not work on this kind of GPU", Fix: "update the driver of that node, or use an image with an older CUDA (nvidia-smi shows the newest that the driver supports); taking cuda-compat out of LD_LIBRARY_PATH helps where the driver is new enough; after a driver upgrade reboot", Seen: "CUDA 804", Source: "CUDA compatibility guide",
 		},

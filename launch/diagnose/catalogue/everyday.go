@@ -199,7 +199,7 @@ func everydayRows() []Row {
 		},
 		{
 			Key: RowMount, Quote: "mount.", Checks: ids("X-DISK"), Kind: Clue, Pattern: `FailedMount |FailedAttachVolume|MountVolume\.SetUp failed|mount\.(?:nfs4?|lustre|cifs|ceph|glusterfs|beegfs|fuse|gpfs): `,
-			Cause: "a volume could not be mounted on a node", Fix: "kubectl describe pod names the volume and the reason; check that the node reaches its server", Seen: "Kubernetes, Linux", Source: "kubelet",
+			Cause: "a volume could not be mounted on a node", Fix: "kubectl describe pod, or mount on that node, names the reason; check that the node reaches its server, and that the folder there and the mount point exist", Seen: "Kubernetes, Linux", Source: "kubelet",
 		},
 		{
 			Key: "w19", Checks: ids("X-AUTH"), Kind: CatchableClue, Pattern: `401 Client Error: |403 Client Error: |GatedRepoError|Access to model \S+ is restricted|NoCredentialsError|Unable to locate credentials`,

@@ -24,6 +24,7 @@ const (
 	RowMountRefused      = "y97"  // a volume that its server refuses
 	RowScheduling        = "w11"  // no node for a pod
 	RowImage             = "y04"  // a pod's image
+	RowImageRefused      = "t13"  // a pod's image that the registry refuses
 	RowRegistry          = "y37"  // an image that the registry refuses
 	RowContainer         = "y39"  // a container of a pod
 	RowProbe             = "v04"  // a pod's probe

@@ -170,8 +170,12 @@ func launchRows() []Row {
 			Cause: "the shell did not find a file of the job's script", Fix: start, Seen: "bash", Source: "bash",
 		},
 		{
-			Key: RowRegistry, Checks: ids("X-START", "X-AUTH"), Kind: Primary, Pattern: `\[ERROR\] URL \S+ returned error code: \d+|failed to resolve reference .*(?:401|403|not found)|pull access denied for |[Ff]ailed to pull image .*(?:denied|unauthorized|authorization failed|not found|manifest unknown)|manifest (?:unknown|for \S+ not found)`,
+			Key: RowRegistry, Checks: ids("X-START", "X-AUTH"), Kind: Primary, Pattern: `\[ERROR\] URL \S+ returned error code: \d+|failed to resolve reference .*(?:401|403|not found)|pull access denied for |manifest (?:unknown|for \S+ not found)`,
 			Cause: "the registry has no such image, or refused the credentials", Fix: "check the image's name and tag, and the credentials of the node (enroot's .credentials, docker login, a pull secret)", Seen: "enroot, docker, containerd", Source: "their sources",
+		},
+		{
+			Key: RowImageRefused, Checks: ids("X-START", "X-AUTH"), Kind: CatchableClue, Explains: ids("X-START"), Pattern: `[Ff]ailed to pull image .*(?:denied|unauthorized|authorization failed|not found|manifest unknown)`,
+			Cause: "the registry has no such image, or refused the credentials", Fix: "check the image's name and tag, and the pod's pull secret: kubectl describe pod", Seen: "Kubernetes", Source: "kubelet",
 		},
 		{
 			Key: RowImage, Quote: "Failed to pull image", Checks: ids("X-START"), Kind: CatchableClue, Pattern: `ErrImagePull|ImagePullBackOff|InvalidImageName|Back-off pulling image|Failed to pull image|(?:in pod "(?P<host>[^"]+)" )?is waiting to start: (?:trying and failing to pull image|image can't be pulled)`,
@@ -194,7 +198,7 @@ func launchRows() []Row {
 			Cause: "a host closed the connection of ssh before the login: too many logins at once (MaxStartups), a list of refused hosts, or an overloaded host", Fix: "start fewer at a time, or raise MaxStartups in that host's sshd_config, and read its log (journalctl -u sshd); one gorun started on each node needs no ssh", Seen: "OpenSSH", Source: "sshd_config(5)",
 		},
 		{
-			Key: "u05", Checks: ids("X-SSH"), Kind: CatchableClue, Pattern: `^(?:ssh|kex)_exchange_identification: |^banner exchange: Connection to (?P<host2>\S+) |Error \d+ returned from remote shell \((?P<host>[\w.-]+):\d+\)`,
+			Key: "u05", Checks: ids("X-SSH"), Kind: CatchableClue, Pattern: `^banner exchange: Connection to (?P<host2>\S+) |Error \d+ returned from remote shell \((?P<host>[\w.-]+):\d+\)`,
 			Cause: "the launcher could not log in to a host, or start its program there", Fix: ssh, Seen: "OpenSSH, charmrun", Source: "ssh(1), charmrun.C",
 		},
 		{

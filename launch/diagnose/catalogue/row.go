@@ -53,8 +53,8 @@ const (
 	AgentFailed Fact = "an agent of torchrun failed"
 	// HostMemory is how much of a host's memory a program says is used, if that is most of it.
 	HostMemory Fact = "the memory of a host is used up"
-	// Endpoint is the address at which the nodes meet.
-	Endpoint Fact = "the nodes meet at an address"
+	// FullHost is that host, "" if the line does not name it.
+	FullHost Fact = "a host"
 )
 
 // ID returns the id of a finding from this row.

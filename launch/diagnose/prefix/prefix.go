@@ -365,7 +365,7 @@ var systemLog = match.Lazy(`^ ([\w.-]+) (?:kernel:|[\w.@/-]+\[\d+\]:|(\S+:)) `)
 
 // isScript reports whether a name is of a program that names itself: train2.py.
 func isScript(name []byte) bool {
-	return bytes.HasSuffix(name, []byte(".py")) || bytes.HasSuffix(name, []byte(".sh"))
+	return bytes.HasPrefix(name, []byte("mount.")) || bytes.HasSuffix(name, []byte(".py")) || bytes.HasSuffix(name, []byte(".sh"))
 }
 
 // isDuration reports whether a name is a number with a unit: 0.512s.

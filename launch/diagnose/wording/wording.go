@@ -78,7 +78,7 @@ func Wordings() [][]string {
 		Metric:   {`(?:\b|_)errors?[ :=]+[-+]?[\d.]+(?:e-?\d+)?%?(?:[ ,;)]|$)`},
 		Fail:     {`\bfail(?:ed|ure|s)?\b`, `\binternal errors?\b`},
 		Progress: {`\b(?:steps?|epochs?|iter(?:ation)?s?|loss|batch(?:es)?|samples|tokens|eval\w*|sav(?:ed|ing)|checkpoint\w*|INFO|DEBUG)\b`, `(?:\b|\d)(?:it/s|s/it)\b`, ` HTTP/\d`},
-		Step:     {`\b(?:steps?|epochs?|iter(?:ation)?s?|loss)\b["']?[^a-z\n]{0,6}\d|\d(?:it/s|s/it)\b`},
+		Step:     {`(?:\b|_)(?:steps?|epochs?|iter(?:ation)?s?|loss)\b["']?[^a-z\n]{0,12}\d|\d(?:it/s|s/it)\b`},
 		End:      {`\b(?:clean(?:ing|ed)?[ -]?up|shut(?:ting)? ?down|tear(?:ing)? ?down|unload(?:ing|ed)|terminating|stopping|exiting)\b`},
 		Rank:     {`(?:^|[^a-z ] ?|\b(?:on|of|from|at|by|for|in|with|to|global|process|worker|node|this|mpi|and|that|the|peer|task) )rank[ =:#]{0,2}(\d{1,6})\b`, `\bpe=0(\d{1,6})\b`, `\bproc[ =:#](\d{1,6})\b`, `\bprocessor (\d{1,6}) exiting\b`, `\[(\d{1,6})\] is setting up NCCL communicator`},
 		Host:     {`\bon (?:host|node|broker):? ([\w.-]*\w)`, `\b(?:from|at) (?:host|node|broker):? ([a-zA-Z][\w-]*[\d-][\w.-]*\w|(?:\d{1,3}\.){3}\d{1,3})`, `\b(?:slot|glidein)\w*@([\w.-]*\w)`, `\bkubelet, ([\w.-]*\w)`, `\((?:host|node)[ :=]([\w.-]*\d[\w-]*)\)`, `\bon pe \d+ \(([\w.-]*\w)\)`},
