@@ -166,6 +166,9 @@ func (s *Scanner) explainBy(best *event, t *tracebackReader, e *python.Exception
 	if best.rank < 0 {
 		best.rank = t.rank
 	}
+	if best.rank < 0 && best.local < 0 && t.spawned >= 0 {
+		best.local = t.spawned
+	}
 	s.fillTask(best)
 	s.nameByMessage(best, e)
 	best.inTraceback, best.isUncaught, best.later = true, e.FromMain, e.LaterLines()

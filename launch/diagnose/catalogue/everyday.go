@@ -115,7 +115,7 @@ func everydayRows() []Row {
 		},
 		{
 			Key: RowScheduling, Checks: ids("X-RESOURCES"), Kind: CatchableClue, Pattern: `tasks in gang unschedulable|exceeded quota: |Node didn't have enough resource: |FailedScheduling .*(?:Insufficient|didn't match|untolerated taint)|requested number of devices unavailable|\d+ Insufficient (?:nvidia\.com/gpu|cpu|memory)|No available node types can fulfill resource request|cannot be scheduled right now|have taken more than \d+s to be scheduled|node has no GPU available|does not allocate any GPUs`,
-			Cause: "the cluster has no free node with what the job asks for", Fix: "ask for less, or wait until nodes are free: kubectl describe pod, ray status", Seen: "Kubernetes, Ray", Source: "kube-scheduler, ray",
+			Cause: "the cluster has no free node with what the job asks for", Fix: "ask for less, or wait until nodes are free: kubectl describe pod, ray status; a node that offers no GPU at all (kubectl describe node: nvidia.com/gpu) lacks NVIDIA's device plugin, or its driver does not work", Seen: "Kubernetes, Ray", Source: "kube-scheduler, ray",
 		},
 		{
 			Key: "w21", Checks: ids("X-RESOURCES"), Kind: Vague, Pattern: `Waiting for creating a placement group|number of required GPUs exceeds the total number`,
@@ -160,6 +160,10 @@ func everydayRows() []Row {
 		{
 			Key: "u15", Checks: ids("X-HOSTOOM", "L07"), Kind: Warning, Pattern: `Exceeded (?:job|step) memory limit at some point`,
 			Cause: "Slurm saw the memory of the job or step at its limit: pages of files count, too", Fix: "where the job was killed, ask for more memory (--mem) or use less", Seen: "Slurm", Source: "task/cgroup",
+		},
+		{
+			Key: "t15", Checks: ids("X-NODE-LOST"), Kind: CatchableClue, Explains: ids("X-NODE-LOST"), Pattern: `mistakenly (?:been )?marked as dead|marked as dead by the GCS`,
+			Cause: "Ray took a node for dead that still ran, because it did not answer in time: it is overloaded, or the network to it is", Fix: "look at the load and the memory of that node and at the network between it and the head; RAY_health_check_failure_threshold and RAY_health_check_timeout_ms make Ray wait longer", Seen: "Ray", Source: "raylet",
 		},
 		{
 			Key: "t11", Checks: ids("X-CONNECT"), Kind: Catchable, Pattern: `GCS at(?: address)? :\d{2,5}\b|--address=:\d{2,5}\b.{0,80}(?:error|fail|could not|cannot)`,
