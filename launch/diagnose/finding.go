@@ -121,8 +121,7 @@ func (s *Scanner) finding(h *hypothesis) Finding {
 	f.ofJob = slices.ContainsFunc(h.events, func(e *event) bool { return e.isShared })
 	s.refine(&f, h.row, e)
 	s.place(&f, h, e)
-	s.job.nccl.sharpen(&f)
-	s.sharpenPod(&f)
+	s.sharpen(&f, h.row, e)
 	f.Evidence = s.evidence(h, e)
 	return f
 }
@@ -138,19 +137,6 @@ func (s *Scanner) refine(f *Finding, row *compiledRow, e *event) {
 				f.ID, f.Checks = topic.Checks[0], topic.Checks[1:]
 			}
 		}
-	}
-	if missing := s.job.writers.announced.missing(); missing != nil && row.Key == catalogue.RowClients {
-		f.Meaning += "; no process announced " + rankList(missing)
-	}
-	if host := s.job.sharedHost(); host != "" && f.ID == "X-PORT" && s.job.facts[catalogue.AgentFailed] != "" {
-		f.Meaning += ": Slurm started several tasks on " + host + ", and each task a torchrun"
-		f.Fix = "start one torchrun on each node (srun --ntasks-per-node=1, with --nodes as --nnodes); otherwise " + f.Fix
-	}
-	if used := s.job.facts[catalogue.HostMemory]; used != "" && f.ID == "X-HOSTOOM" && (!s.hasSeveralHosts() || e.host != "" && s.job.facts[catalogue.FullHost] == e.host) {
-		f.Meaning += "; a program said before that the memory of its host was full (" + used + ")"
-	}
-	if f.ID == "X-CUDAOOM" {
-		f.blameOtherProcesses()
 	}
 	if python := s.job.interpreterOf(e); python != "" && f.ID == "X-MODULE" {
 		f.Fix = "the interpreter is " + python + ": " + f.Fix
