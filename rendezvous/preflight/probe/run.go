@@ -139,7 +139,7 @@ func (c *client) probe(ctx context.Context, t Target, r *preflight.Probe) {
 		r.Silent = silent
 	}
 	r.Sent, r.Resent = sent+r.Silent, resent+r.Silent
-	if r.Mbit > 0 && r.Result == preflight.OK {
+	if r.Mbit > 0 && (r.Result == preflight.OK || r.Result == preflight.OtherSource) { // a busy machine may have delayed the packets
 		r.Mbit = c.measureRate(ctx, t, c.dialer(source, from[0]))
 	}
 }
