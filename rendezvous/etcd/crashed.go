@@ -27,7 +27,8 @@ func (e *Etcd) remove(ctx context.Context, r entry[round]) error {
 }
 
 // stillRunning says why the job of a sealed round may still run. It is "" if all of the
-// round's members have left or expired, and nothing listens at their addresses.
+// round's members have left or expired, and nothing listens at their addresses but agents that
+// are in etcd now.
 func (e *Etcd) stillRunning(ctx context.Context, r entry[round]) (why string, err error) {
 	if r.value == nil {
 		return e.foreignKey(e.keys.round), nil
@@ -48,7 +49,11 @@ func (e *Etcd) stillRunning(ctx context.Context, r entry[round]) (why string, er
 		addrs = append(addrs, m.Control)
 	}
 	slices.Sort(addrs)
-	addrs = slices.Compact(addrs)
+	now, err := e.addressesNow(ctx)
+	if err != nil {
+		return "", err
+	}
+	addrs = slices.DeleteFunc(slices.Compact(addrs), func(a string) bool { return now[a] })
 	if len(addrs) > maxProbed {
 		return fmt.Sprintf("%s; its nodes have left etcd, but they are too many to probe (%d addresses); waiting for its end, or until you delete the key %s", job, len(addrs), e.keys.round), nil
 	}
@@ -56,6 +61,23 @@ func (e *Etcd) stillRunning(ctx context.Context, r entry[round]) (why string, er
 		return fmt.Sprintf("%s; its nodes have left etcd, but %s; waiting for its end", job, found), nil
 	}
 	return "", nil
+}
+
+// addressesNow returns the control addresses of the agents that are in etcd. What listens there
+// is no agent of a crashed job, also where the system gave the port to both, one after the
+// other.
+func (e *Etcd) addressesNow(ctx context.Context) (map[string]bool, error) {
+	got, err := e.session.cl.Get(ctx, e.keys.nodes, clientv3.WithPrefix(), clientv3.WithLimit(maxProbed))
+	if err != nil {
+		return nil, err
+	}
+	now := map[string]bool{}
+	for _, kv := range got.Kvs {
+		if a, err := decodeAgent(kv.Value); err == nil {
+			now[a.Control] = true
+		}
+	}
+	return now, nil
 }
 
 // maxProbed bounds the addresses of one round that this agent connects to.

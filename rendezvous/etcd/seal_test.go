@@ -200,6 +200,41 @@ func TestCrashedJobFreesItsRunID(t *testing.T) {
 	}
 }
 
+// TestCrashedJobsAddressIsReused checks that an agent of a new job may have the address that
+// one of a crashed job had.
+func TestCrashedJobsAddressIsReused(t *testing.T) {
+	for name, reuser := range map[string]int{"the sealer": 2, "another node": 3} {
+		t.Run(name, func(t *testing.T) {
+			c := etcdtest.Start(t, etcdtest.Options{})
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer l.Close()
+			reused := func(n int) Config {
+				conf := config(n, c.Endpoints()...)
+				if n == 1 || n == reuser {
+					conf.Control = l.Addr().String()
+				}
+				return conf
+			}
+			old := start(t, reused(1))
+			meet(t, old)
+			old.sealed(rendezvous.Seal{World: world("old", 0, old)})
+			if err := old.stop(); err != nil { // without Unseal: as if it had crashed
+				t.Error(err)
+			}
+			next := start(t, reused(2))
+			next.e.Lead()
+			eventually(t, func() bool { return has(t, c, next.e.keys.self) }, func() string { return "the sealer does not come" })
+			start(t, reused(3))
+			if s := answer(t, next.seal(t.Context(), rendezvous.Seal{Serial: 1, World: world("new", 0, next)})); !s.OK {
+				t.Errorf("%+v", s)
+			}
+		})
+	}
+}
+
 // TestSealEndsLostMemberships checks that a seal removes a node that is known to be lost
 // from etcd.
 func TestSealEndsLostMemberships(t *testing.T) {
