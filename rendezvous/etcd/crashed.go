@@ -49,14 +49,15 @@ func (e *Etcd) stillRunning(ctx context.Context, r entry[round]) (why string, er
 		addrs = append(addrs, m.Control)
 	}
 	slices.Sort(addrs)
+	addrs = slices.Compact(addrs)
+	if len(addrs) > maxProbed {
+		return fmt.Sprintf("%s; its nodes have left etcd, but they are too many to probe (%d addresses); waiting for its end, or until you delete the key %s", job, len(addrs), e.keys.round), nil
+	}
 	now, err := e.addressesNow(ctx)
 	if err != nil {
 		return "", err
 	}
-	addrs = slices.DeleteFunc(slices.Compact(addrs), func(a string) bool { return now[a] })
-	if len(addrs) > maxProbed {
-		return fmt.Sprintf("%s; its nodes have left etcd, but they are too many to probe (%d addresses); waiting for its end, or until you delete the key %s", job, len(addrs), e.keys.round), nil
-	}
+	addrs = slices.DeleteFunc(addrs, func(a string) bool { return now[a] })
 	if found := findListener(ctx, addrs); found != "" {
 		return fmt.Sprintf("%s; its nodes have left etcd, but %s; waiting for its end", job, found), nil
 	}
