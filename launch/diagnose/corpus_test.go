@@ -261,6 +261,7 @@ var blindScores = map[string]struct{ right, harmful, alarms int }{
 	"blind36": {right: 46, harmful: 0, alarms: 0},
 	"blind37": {right: 44, harmful: 0, alarms: 0},
 	"blind38": {right: 46, harmful: 0, alarms: 0},
+	"blind39": {right: 35, harmful: 2, alarms: 0}, // its misses were not mended
 }
 
 // TestBlindSets scores the blind sets. The scores keep what was reached.
