@@ -35,13 +35,13 @@ const (
 
 // event is one piece of evidence: a line or a traceback that has a meaning.
 type event struct {
-	row    *compiledRow
-	kind   catalogue.Kind // the row's, unless the event changes it
-	log    int
-	number int64
-	of     string // the file or the command whose lines the log contains; "": unknown
-	when   prefix.Stamp
-	stream streamKey
+	row     *compiledRow
+	kind    catalogue.Kind // the row's, unless the event changes it
+	log     int
+	number  int64
+	section string // the file or the command whose lines the log contains; "": unknown
+	when    prefix.Stamp
+	stream  streamKey
 
 	origin
 	text string
@@ -201,7 +201,7 @@ func (s *Scanner) groupOf(e *event, detail string) *group {
 // newEvent returns the event of a line.
 func (s *Scanner) newEvent(row *compiledRow, l *line) *event {
 	return &event{
-		row: row, kind: row.Kind, log: l.stream.log, number: l.number, of: s.sectionName(), when: l.When, stream: l.stream,
+		row: row, kind: row.Kind, log: l.stream.log, number: l.number, section: s.sectionName(), when: l.When, stream: l.stream,
 		text: match.PlainText(l.raw), marks: marks{repeated: s.flood.isRepeated()},
 		origin: origin{rank: l.Rank, local: l.Local, task: l.Task, pid: l.PID, host: l.Host, home: s.present().home.known()},
 	}

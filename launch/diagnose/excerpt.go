@@ -41,7 +41,7 @@ func (x *excerpt) lines() []string {
 func (s *Scanner) openExcerpt(e *event) {
 	x := &excerpt{stream: e.stream, number: e.number}
 	for h, text := range s.linesBefore(besideSpan) {
-		if (streamKey{e.log, h.Label}) != e.stream || isBanner().Match(text) {
+		if (streamKey{e.log, h.Label}) != e.stream || startNotice().Match(text) {
 			continue
 		}
 		if len(x.before) == maxBefore || s.endsExcerpt(text) || bytes.HasPrefix(text, []byte("    ")) {
@@ -67,7 +67,7 @@ func (s *Scanner) extendExcerpts(l *line) {
 		case l.stream != x.stream:
 		case len(x.after) == maxAfter || s.endsExcerpt(l.raw):
 			x.isOver = true
-		case !isRule(l.raw) && !isBanner().Match(l.raw):
+		case !isRule(l.raw) && !startNotice().Match(l.raw):
 			x.after = append(x.after, match.PlainText(l.raw))
 		}
 	}
@@ -77,8 +77,8 @@ func (s *Scanner) extendExcerpts(l *line) {
 // isRule reports whether a line has no words.
 func isRule(text []byte) bool { return len(bytes.Trim(text, "-=*#+|_ \t\r\n")) == 0 }
 
-// isBanner matches what torchrun prints at each start.
-var isBanner = match.Lazy(`torch[./]distributed[./]run\b.*(?:WARNING|OMP_NUM_THREADS|\]\s*\**\s*$)`)
+// startNotice matches what torchrun prints at each start.
+var startNotice = match.Lazy(`torch[./]distributed[./]run\b.*(?:WARNING|OMP_NUM_THREADS|\]\s*\**\s*$)`)
 
 // endsExcerpt reports whether a line belongs to something else than the error beside it:
 // the program went on, or a stack begins or ends there.

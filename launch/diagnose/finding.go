@@ -112,7 +112,7 @@ func (s *Scanner) finding(h *hypothesis) Finding {
 	e := h.shownEvent()
 	f := Finding{
 		ID: h.row.ID(), Checks: h.row.Checks[1:], Row: h.row.Key, Severity: h.severity,
-		Rank: e.rank, Local: e.local, Host: e.host, Peer: s.job.nccl.nameHost(e.peer), File: s.logs[e.log].Name, Section: e.of, Line: e.number,
+		Rank: e.rank, Local: e.local, Host: e.host, Peer: s.job.nccl.nameHost(e.peer), File: s.logs[e.log].Name, Section: e.section, Line: e.number,
 		Count: h.count, Text: e.text, Context: e.excerpt.lines(), Meaning: h.row.Cause, Fix: h.row.Fix,
 	}
 	if s.logs[e.log].isTail {

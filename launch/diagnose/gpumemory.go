@@ -19,21 +19,21 @@ var (
 	ownMemory = match.Lazy(`\bthis process has ([\d.]+) ([KMG]iB|bytes) memory in use`)
 )
 
-// blameOtherProcesses says that other processes fill the GPU, if the line shows that they
-// have more of its memory than the worker.
-func (f *Finding) blameOtherProcesses() {
+// sharpenMemory says who fills the GPU, if torch's line has the memory of each process: other
+// processes, if they have more than the worker, or the worker itself, if it has most.
+func (f *Finding) sharpenMemory() {
 	own := ownMemory().FindStringSubmatch(f.Text)
 	if own == nil {
 		return
 	}
-	mine, total, free := mebibytes(own[1], own[2]), 0.0, 0.0
-	if m := allocated().FindStringSubmatch(f.Text); m != nil && mebibytes(m[1], m[2]) > mine { // torch does not know it
-		return
+	mine, total, free, tensors := mebibytes(own[1], own[2]), 0.0, 0.0, 0.0
+	if m := allocated().FindStringSubmatch(f.Text); m != nil {
+		tensors = mebibytes(m[1], m[2])
 	}
 	if m := freeMemory().FindStringSubmatch(f.Text); m != nil {
 		total, free = mebibytes(m[1], m[2]), mebibytes(m[3], m[4])
 	}
-	if total > 0 && mine > total { // torch does not know it
+	if tensors > mine || total > 0 && mine > total { // NVML did not tell torch the memory of the process
 		return
 	}
 	var texts []string

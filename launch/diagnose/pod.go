@@ -14,7 +14,7 @@ const (
 	describedPod = `^hostname {4,}(?P<host3>[\w.-]+)\s*$|^Name:  +(?P<host>[\w.-]+)\s*$|^\s+\w.*\sScheduled\s+.*Successfully assigned (?:[\w-]+/)?(?P<host2>[\w.-]+) to `
 	// nodeLine matches a line that names the node of a pod.
 	nodeLine = `Successfully assigned (?:[\w.-]+/)?(?P<pod>[a-z0-9][\w.-]*) to (?P<node>[\w.-]*\w)|^Node:\s+(?P<node2>[a-z0-9][\w.-]*)(?:/|\s*$)|\bkubelet, (?P<node3>[\w.-]*\w)|^(?P<pod4>[a-z0-9][a-z0-9.-]*)\s+\d+/\d+\s+[A-Z]\w+\s.*\s(?:<none>|[\d.]+)\s+(?P<node4>[a-z][\w.-]*)\s+<none>`
-	// podState matches a row of kubectl's table of pods about one that does not run.
+	// podState matches the row of a pod that does not run, in the table of kubectl get pods.
 	podState = `^(?P<pod>[a-z0-9][a-z0-9.-]*)\s+0/\d+\s+(?P<state>Pending|ContainerCreating|ImagePullBackOff|ErrImagePull|CrashLoopBackOff|Evicted|OOMKilled|Unknown|Init:\S+)\s`
 	// podStarted matches a line of kubectl that says that all containers of a pod run.
 	podStarted = `\bStarted (?:container|with docker id)\b|\bSuccessfully pulled image\b|^[a-z0-9][a-z0-9.-]*\s+(?P<ready>\d+)/(?P<all>\d+)\s+ Running `

@@ -71,7 +71,7 @@ type recent struct {
 	described *event // the pod that kubectl describes
 	lastLoud  *event // a line that only a general row knew
 	crash     *event // a crash in native code whose stack may follow
-	ofOther   bool   // the stack is of another thread than the one that crashed
+	inOther   bool   // the present stack is of a thread that did not crash
 }
 
 // clock is the last time in the log.

@@ -16,8 +16,8 @@ type sections struct {
 	section *Log       // the present one; nil: unknown
 	last    string     // its name, or that of the one before
 	from    checkpoint // where it begins
-	command string     // the last one that a user typed
-	typed   checkpoint // where it stands
+	command string     // what a user typed last behind a prompt
+	typed   checkpoint // where the command stands
 	asked   bool       // the line before asks the shell for its exit code
 	// restarted is where the output of a container before its restart begins, if the present
 	// section is of the attempt after it, which has shown no progress yet.

@@ -17,7 +17,7 @@ func (s *Scanner) sharpen(f *Finding, row *compiledRow, e *event) {
 		f.Meaning += "; a program said before that the memory of its host was full (" + used + ")"
 	}
 	if f.ID == "X-CUDAOOM" {
-		f.blameOtherProcesses()
+		f.sharpenMemory()
 	}
 	j.nccl.sharpen(f)
 	s.sharpenPod(f)

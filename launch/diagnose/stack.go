@@ -27,7 +27,7 @@ var runtimeFrame = match.Lazy(`^(?:_*(?:funlockfile|sigaction|restore_rt|GI_\w+|
 func (s *Scanner) followCrash(e *event) {
 	isNew := s.crash == nil || s.crash.log != e.log || e.number-s.crash.number > maxStack
 	if e.row.ID() == "X-SEGV" && isNew {
-		s.crash, s.ofOther = e, false
+		s.crash, s.inOther = e, false
 	}
 }
 
@@ -39,11 +39,11 @@ func (s *Scanner) readStackFrame(l *line) {
 	}
 	switch {
 	case bytes.HasPrefix(l.raw, []byte("Thread 0x")):
-		s.ofOther = true
+		s.inOther = true
 	case bytes.HasPrefix(l.raw, []byte("Current thread 0x")):
-		s.ofOther = false
+		s.inOther = false
 	}
-	if s.ofOther {
+	if s.inOther {
 		return
 	}
 	if !bytes.Contains(l.raw, []byte("0x")) && !bytes.Contains(l.raw, []byte("File ")) {

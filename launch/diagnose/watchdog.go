@@ -113,8 +113,8 @@ func (j *job) lagging(w collectiveTimeout) (ranks []int, text string) {
 	return ranks, fmt.Sprintf("%s had queued %d collectives only", rankList(ranks), least)
 }
 
-// unranked returns the last lines before the present one that name no writer: the rank for
-// which the others wait may have printed them.
+// unranked returns the last lines before the present one that do not say which rank wrote
+// them. The rank for which the others wait may have.
 func (s *Scanner) unranked() *excerpt {
 	x := &excerpt{isOver: true}
 	for h, text := range s.linesBefore(3 * besideSpan) {

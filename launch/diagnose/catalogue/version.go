@@ -91,7 +91,7 @@ func versionRows() []Row {
 		},
 		{
 			Key: "t12", Checks: ids("X-LIBRARY", "V05"), Kind: CatchableClue, Pattern: `undefined symbol:\s*_ZNK?(?:3c10|2at|5torch|6caffe2)|undefined symbol:\s*_Z\w*(?:3c10|2at6Tensor|5torch)`,
-			Cause: "an extension was built for another release of torch than the one that runs", Fix: "install the extension that the line names again for this torch (pip install --no-build-isolation --no-cache-dir --force-reinstall NAME), or the release of torch that it was built for", Seen: "torch", Source: "ld.so",
+			Cause: "a compiled extension does not fit the installed torch: it was built for another release", Fix: "build the extension for this torch: pip install --no-build-isolation --no-cache-dir --force-reinstall NAME (the line has its file); or install the torch that it was built for", Seen: "torch", Source: "ld.so",
 		},
 		{
 			Key: "88", Checks: ids("V02"), Kind: Primary, Pattern: `undefined symbol:\s*nccl\w+`,
